@@ -1,0 +1,1 @@
+"""Hosts: array libraries with their differentiation, knowing nothing of checkpointing."""

@@ -1,0 +1,189 @@
+"""PyTorch as a host, for every checkpointer over torch tensors.
+
+Read top to bottom: the probe, the operations, the bytes, the host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback
+
+_executed: dict[int, Callable[[], None]] = {}
+"""Who is told of an execution: an operator's arguments can be numbers, not functions."""
+
+
+@torch.library.custom_op("ckptspec::probe", mutates_args=())
+def _probe(x: torch.Tensor, who: int) -> torch.Tensor:
+    _executed[who]()
+    return x.clone()
+
+
+_probe.register_autograd(lambda ctx, gradient: (gradient, None))
+_probe.register_fake(lambda x, who: torch.empty_like(x))
+
+
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    name: getattr(torch, name)
+    for name in (
+        "abs add concat cos exp expand_dims divide log matmul maximum mean multiply negative permute_dims reshape sigmoid"
+        " sin sqrt square stack subtract sum tanh where zeros_like ones_like relu"
+    ).split()
+    if hasattr(torch, name)
+}
+OPERATIONS |= {
+    "astype": lambda x, dtype: x.to(getattr(torch, dtype)),
+    "dropout": lambda x, p: torch.nn.functional.dropout(x, p),
+    "uniform_like": torch.rand_like,
+    "permute_dims": torch.permute,
+    "expand_dims": torch.unsqueeze,
+    # Saves a noise buffer that its kernel fills afterwards (pytorch/pytorch#193671).
+    "noisy_relu": lambda x: torch.nn.functional.rrelu(x, training=True),
+    "add_": lambda x, y: x.add_(y),
+    "multiply_": lambda x, y: x.mul_(y),
+}
+
+#: Operation names -> the operators that a policy sees.
+OPERATORS: dict[str, Any] = {
+    name: getattr(getattr(torch.ops.aten, aten), overload)
+    for name, aten, overload in (
+        ("matmul", "mm", "default"),
+        ("sin", "sin", "default"),
+        ("cos", "cos", "default"),
+        ("exp", "exp", "default"),
+        ("tanh", "tanh", "default"),
+        ("multiply", "mul", "Tensor"),
+        ("add", "add", "Tensor"),
+        ("uniform_like", "rand_like", "default"),
+        ("reshape", "view", "default"),
+    )
+} | {"probe": torch.ops.ckptspec.probe.default}
+
+
+class _Storages(TorchDispatchMode):
+    """Remembers, weakly, every storage that comes out of an operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: dict[int, tuple[Any, int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                storage = leaf.untyped_storage()
+                self.made[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+        return out
+
+    def held(self) -> int:
+        gc.collect()
+        return sum(size for reference, size in self.made.values() if not reference.expired())
+
+
+class TorchHost(Host):
+    """`uses_backward`: gradients come from `.backward()`, which reentrant forms need, instead of `autograd.grad`."""
+
+    name = "torch"
+    version = torch.__version__
+    ops = Ops("torch", OPERATIONS)
+    facts = frozenset(Fact) - {Fact.KEYED_RANDOM}
+
+    def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:
+        if device not in ("cpu", "cuda"):
+            raise HostError(f"torch has no device {device!r} here; there are: cpu, cuda")
+        if device == "cuda" and not torch.cuda.is_available():
+            raise HostError("--device=cuda was asked for, but torch.cuda.is_available() is False")
+        self.device = torch.device(device, 0) if device == "cuda" else torch.device(device)
+        self.uses_backward = uses_backward
+
+    def array(self, values: np.ndarray[Any, Any]) -> Array:
+        return torch.tensor(values, device=self.device)
+
+    def numpy(self, array: Array) -> np.ndarray[Any, Any]:
+        detached = array.detach().cpu()
+        if detached.dtype is torch.bfloat16:
+            detached = detached.float()
+        return np.array(detached.numpy())
+
+    def is_array(self, value: object) -> bool:
+        return isinstance(value, torch.Tensor)
+
+    def ones_like(self, array: Array) -> Array:
+        return torch.ones_like(array)
+
+    def vjp(self, fn: Callable[..., tuple[Array, ...]], *primals: Array) -> tuple[tuple[Array, ...], Pullback]:
+        inputs = [p.detach().clone().requires_grad_(p.is_floating_point()) for p in primals]
+        outputs = fn(*inputs)
+
+        def pullback(cotangents: Sequence[Array | None], retain: bool) -> list[Array]:
+            pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
+            if not pairs:
+                raise RuntimeError("no output of the program requires a gradient")
+            ys, cs = zip(*pairs, strict=True)
+            wanted = [x for x in inputs if x.requires_grad]
+            if self.uses_backward:
+                for x in wanted:
+                    x.grad = None
+                torch.autograd.backward(ys, cs, retain_graph=retain)
+                found: Sequence[Any] = [x.grad for x in wanted]
+            else:
+                found = torch.autograd.grad(ys, wanted, cs, retain_graph=retain, allow_unused=True)
+            return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
+
+        return outputs, pullback
+
+    def probe(self, x: Array, executed: Callable[[], None]) -> Array:
+        who = id(getattr(executed, "__self__", executed))
+        _executed[who] = executed
+        return _probe(x, who)
+
+    def settle(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+    def seed(self, seed: int) -> None:
+        torch.manual_seed(seed)
+
+    def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        def gradient(x: Array) -> Array:
+            if not x.requires_grad:
+                x = x.detach().requires_grad_()
+            (found,) = torch.autograd.grad(fn(x).sum(), x, create_graph=True)
+            return found
+
+        return gradient
+
+    def needs_gradient(self, array: Array) -> bool:
+        return bool(array.requires_grad)
+
+    def stop_gradient(self, array: Array) -> Array:
+        return array.detach()
+
+    @contextlib.contextmanager
+    def tracking(self) -> Iterator[Callable[[], int]]:
+        with _Storages() as storages:
+            yield storages.held
+
+    @contextlib.contextmanager
+    def deterministic(self) -> Iterator[None]:
+        if self.device.type != "cuda":
+            yield
+            return
+        settings = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = settings
+
+    def environment(self) -> dict[str, str]:
+        return {"torch": torch.__version__, "device": str(self.device)}

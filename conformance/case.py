@@ -1,0 +1,124 @@
+"""A case: one clause on one variant with one set of parameters; and the record of what came of it."""
+
+from __future__ import annotations
+
+import faulthandler
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ckptspec.conformance.backend import Checkpointer, Host, MissingFact
+from ckptspec.conformance.clause import Clause, by_name
+from ckptspec.conformance.under_test import UnderTest, collected
+from ckptspec.conformance.verdict import Observed, Verdict, conclude
+
+MESSAGE_LIMIT = 2000
+"""Characters of an implementation's text that a record keeps."""
+
+
+@dataclass
+class Record:
+    """What came of a case. Plain data: it travels between processes and into the report.
+
+    phase, label, exception, signal: how it failed, in words that do not change from run to run.
+    message: how it failed, in words for people. evidence: what each run of the case observed.
+    """
+
+    clause: str
+    variant: str
+    parameters: str
+    verdict: Verdict
+    phase: str = ""
+    label: str = ""
+    exception: str = ""
+    signal: str = ""
+    message: str = ""
+    evidence: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def case(self) -> str:
+        return case_id(self.clause, self.variant, self.parameters)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"case": self.case}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Record:
+        fields = {k: v for k, v in data.items() if k != "case"}
+        return Record(**fields | {"verdict": Verdict(data["verdict"])})
+
+
+def case_id(clause: str, variant: str, parameters: str) -> str:
+    return f"{clause}[{'-'.join(filter(None, (variant, parameters)))}]"
+
+
+def of_node(nodeid: str, variants: list[str]) -> tuple[Clause, str, str] | None:
+    """Clause, variant and parameters of a pytest node id; None if it is no case of ours."""
+    name, _, brackets = nodeid.rpartition("::")[2].partition("[")
+    clause, inside = by_name(name), brackets.removesuffix("]")
+    for variant in sorted(variants, key=len, reverse=True):
+        if clause and (inside == variant or inside.startswith(variant + "-")):
+            return clause, variant, inside[len(variant) + 1 :]
+    return None
+
+
+def execute(
+    clause: Clause, variant: str, parameters: str, call: Callable[[UnderTest], None], host: Host, checkpointer: Checkpointer
+) -> tuple[Record, BaseException | None]:
+    """Run a case and conclude. Returns the record and the exception behind it; nothing is raised."""
+    under_test = UnderTest(host, checkpointer)
+    start = time.perf_counter()
+    error: BaseException | None = None
+    with collected():
+        try:
+            for fact in sorted(clause.needs - host.facts, key=lambda f: f.name):
+                raise MissingFact(f"{host.name} does not have {fact.value}")
+            call(under_test)
+            under_test.finish()
+        except BaseException as caught:  # also KeyboardInterrupt, pytest.exit, sys.exit: a case ends only itself
+            error = caught
+    observed = under_test.classify(error)
+    is_declared = clause.tests is None or clause.tests in checkpointer.capabilities
+    record = Record(
+        clause.id, variant, parameters, conclude(observed, is_declared=is_declared), evidence=under_test.evidence
+    )
+    if error is not None:
+        record.message = str(error)[:MESSAGE_LIMIT]
+        record.phase = under_test.phase_of(error) or ""
+        if observed in (Observed.WRONG, Observed.BOUND):
+            record.label = getattr(error, "label", "") or (str(error).splitlines() or [""])[0]
+        elif observed in (Observed.RAISED, Observed.OTHER):
+            record.exception = type(error).__name__
+    record.seconds = time.perf_counter() - start
+    return record, error
+
+
+@contextmanager
+def deadline(seconds: float) -> Iterator[None]:
+    """End this process if the body takes longer, even if it never releases the interpreter."""
+    if seconds <= 0:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+PROPERTY = "ckptspec"
+"""The name under which a record travels in pytest's user properties."""
+
+
+def to_property(record: Record) -> tuple[str, str]:
+    return PROPERTY, json.dumps(record.to_json())
+
+
+def from_properties(properties: list[tuple[str, object]]) -> Record | None:
+    found = [value for name, value in properties if name == PROPERTY]
+    return Record.from_json(json.loads(str(found[-1]))) if found else None

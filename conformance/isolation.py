@@ -1,0 +1,146 @@
+"""Crashes and hangs: workers only die, the controller keeps the book.
+
+xdist replaces a dead worker and goes on; what remains is to say whose fault it was. A thread can abort the process
+after its case has ended, so that the next case is accused: the accused is run again alone, and if it survives there,
+the cases that ran before it on the same worker are tried, latest first.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import pytest
+
+from ckptspec.conformance.case import Record, of_node
+from ckptspec.conformance.verdict import Observed, Verdict, conclude
+
+LINGER = "CKPTSPEC_LINGER"
+"""Environment: seconds that a run waits at its end, so that a late abort still happens in it."""
+
+SUSPECTS = 12
+"""How many earlier cases are tried before a late abort is left unexplained."""
+
+
+class Book:
+    """What the controller knows of every case: when and where it started, and what came of it."""
+
+    def __init__(self, variants: list[str], limit: float) -> None:
+        self.variants = variants
+        self.limit = limit
+        self.records: dict[str, Record] = {}
+        self.selected: dict[str, None] = {}
+        self.dead: list[tuple[str, str]] = []
+        self._started: dict[str, float] = {}
+        self._ran: dict[str, list[str]] = collections.defaultdict(list)
+
+    def started(self, nodeid: str) -> None:
+        self._started[nodeid] = time.monotonic()
+
+    def ran(self, worker: str, nodeid: str) -> None:
+        self._ran[worker].append(nodeid)
+
+    def died(self, nodeid: str, worker: Any) -> Record | None:
+        """Enter a case during which its worker died."""
+        seconds = time.monotonic() - self._started.get(nodeid, time.monotonic())
+        code = exit_code(worker)
+        is_hung = self.limit > 0 and seconds >= self.limit - 0.5
+        record = _dead(nodeid, self.variants, code, seconds, Observed.HUNG if is_hung else Observed.DIED)
+        if record is not None:
+            self.records[nodeid] = record
+            if not is_hung:
+                self.dead.append((worker.gateway.id, nodeid))
+        return record
+
+    def trace(self, config: pytest.Config) -> None:
+        """Find the guilty of every crash: run the accused alone, then those who ran before it on its worker."""
+        for worker, accused in self.dead:
+            alone = _alone(config, accused)
+            if alone is None:
+                continue
+            said, self.records[accused] = self.records[accused], alone
+            line = self._ran[worker]
+            before = line[: line.index(accused)] if accused in line else line
+            for suspect in before[: -SUSPECTS - 1 : -1]:
+                if _alone(config, suspect) is None:
+                    late = _dead(suspect, self.variants, None, 0.0, Observed.DIED)
+                    if late is not None:
+                        late.signal = said.signal
+                        late.message = f"the process died after the case had ended ({said.message})"
+                        self.records[suspect] = late
+                    break
+            else:
+                # Nobody dies alone: the accused stays accused, which is better than to forget a crash.
+                self.records[accused] = said
+
+    def all(self) -> list[Record]:
+        """A record for every selected case, NOT_RUN for those of which nothing is known."""
+        missing = []
+        for nodeid in self.selected:
+            if nodeid not in self.records and (found := of_node(nodeid, self.variants)):
+                clause, variant, parameters = found
+                missing.append(Record(clause.id, variant, parameters, Verdict.NOT_RUN))
+        return [*self.records.values(), *missing]
+
+
+def exit_code(worker: Any) -> int | None:
+    """The exit code of a dead worker's process; None if execnet does not tell."""
+    process = getattr(getattr(worker.gateway, "_io", None), "popen", None)
+    try:
+        return process.wait(5) if process is not None else None
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _dead(nodeid: str, variants: list[str], code: int | None, seconds: float, observed: Observed) -> Record | None:
+    found = of_node(nodeid, variants)
+    if found is None:
+        return None
+    clause, variant, parameters = found
+    name = signal.Signals(-code).name if code is not None and code < 0 else f"exit {code}"
+    return Record(
+        clause.id,
+        variant,
+        parameters,
+        conclude(observed, is_declared=True),
+        signal=name if observed is Observed.DIED else "",
+        message=f"the process ended with {name}" if observed is Observed.DIED else "the case did not end in time",
+        seconds=seconds,
+    )
+
+
+def _alone(config: pytest.Config, nodeid: str) -> Record | None:
+    """The record of a case that is run in a process of its own; None if that process dies."""
+    path, _, name = nodeid.partition("::")
+    target = os.path.normpath(config.rootpath / path) + "::" + name
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = [
+            *(target, "-n0", "-q", "-p", "no:cacheprovider", f"--rootdir={config.rootpath}", f"--report={folder}"),
+            f"--adapter={config.option.adapter}",
+            f"--device={config.option.device}",
+            f"--case-timeout={config.option.case_timeout}",
+        ]
+        subprocess.run(
+            [sys.executable, "-m", "pytest", *arguments],
+            cwd=config.invocation_params.dir,
+            env=os.environ | {LINGER: "1"},
+            capture_output=True,
+            check=False,
+        )
+        reports = list(pathlib.Path(folder).glob("*/*/*.json"))
+        if not reports:
+            return None
+        cases = [case for clause in json.loads(reports[0].read_text())["clauses"] for case in clause["cases"]]
+    return Record.from_json({k: v for k, v in cases[0].items() if k not in ("expectation", "reason", "link")})
+
+
+def linger() -> None:
+    time.sleep(float(os.environ.get(LINGER, "0")))

@@ -1,0 +1,112 @@
+"""README.md of a reports folder: the matrix of chapters × adapters and variants, and what failed and why.
+
+Made from the report.json files and nothing else. Text that comes from an implementation is escaped.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ckptspec.conformance.gate import worst
+from ckptspec.conformance.report.model import Report, ReportError, load
+from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
+
+HEAD = """\
+# What each implementation keeps and breaks
+
+Generated from the `report.json` files in this folder; do not edit.
+
+A cell reads **passed / applicable / stated**: clauses that pass, clauses that say something about this host, and clauses
+of the chapter. A clause counts with its worst case. *Declined* clauses (refused or not offered, without a wrong
+answer) are applicable and do not pass. ✗ marks a chapter in which a clause is broken: a wrong value, a failed bound,
+a crash or a hang.
+"""
+
+
+def matrix(folder: pathlib.Path) -> str:
+    """The text of README.md for the reports under a folder; a report that is not whole is named instead of drawn."""
+    reports, bad = [], []
+    for path in sorted(folder.glob("*/*/report.json")):
+        try:
+            reports.append(load(path))
+        except ReportError as error:
+            bad.append(f"- {_text(str(error).replace(str(folder), folder.name))}")
+    columns = [(report, variant) for report in reports for variant in report["adapter"]["variants"]]
+    lines = [HEAD, *_table(columns), *(["", "Left out:", *bad] if bad else [])]
+    for report, variant in columns:
+        lines += _section(report, variant)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _title(report: Report, variant: str) -> str:
+    return f"{report['adapter']['name']} {variant}, {report['run']['device']}"
+
+
+def _table(columns: list[tuple[Report, str]]) -> Iterator[str]:
+    chapters = list(dict.fromkeys(c["chapter"] for report, _ in columns for c in report["clauses"]))
+    yield "| chapter | " + " | ".join(_text(_title(*column)) for column in columns) + " |"
+    yield "|---|" + "---|" * len(columns)
+    for chapter in chapters:
+        yield f"| {chapter} | " + " | ".join(_cell(*column, chapter) for column in columns) + " |"
+    yield "| **all** | " + " | ".join(_cell(*column, None) for column in columns) + " |"
+    yield "| profiles kept | " + " | ".join(_profiles(*column) for column in columns) + " |"
+
+
+def _verdicts(report: Report, variant: str, chapter: str | None) -> list[Verdict]:
+    """One verdict a clause."""
+    return [
+        worst(Verdict(case["verdict"]) for case in cases)
+        for clause in report["clauses"]
+        if chapter in (None, clause["chapter"])
+        if (cases := [case for case in clause["cases"] if case["variant"] == variant])
+    ]
+
+
+def _cell(report: Report, variant: str, chapter: str | None) -> str:
+    found = _verdicts(report, variant, chapter)
+    applicable = [v for v in found if v is not Verdict.NOT_APPLICABLE]
+    mark = " ✗" if BROKEN & set(found) else ""
+    return f"{found.count(Verdict.PASS)} / {len(applicable)} / {len(found)}{mark}"
+
+
+def _profiles(report: Report, variant: str) -> str:
+    kept = [name for name, is_kept in report["profiles"][variant].items() if is_kept]
+    return ", ".join(kept) or "none"
+
+
+def _section(report: Report, variant: str) -> Iterator[str]:
+    """What failed, what was declined, and what says nothing about this host."""
+    adapter = report["adapter"]
+    yield f"\n## {_text(_title(report, variant))}\n"
+    yield f"{_text(adapter['name'])} {_text(adapter['version'])} on {_text(adapter['host']['name'])} " + _text(
+        adapter["host"]["version"]
+    ) + f", spec revision {report['suite']['revision']}.\n"
+    cases = [(clause, case) for clause in report["clauses"] for case in clause["cases"] if case["variant"] == variant]
+    broken = [(clause, case) for clause, case in cases if case["verdict"] in BROKEN or case["verdict"] == "ERROR"]
+    if broken:
+        yield "| case | level | verdict | how | why |"
+        yield "|---|---|---|---|---|"
+        for clause, case in broken:
+            how = case["label"] or case["exception"] or case["signal"]
+            link = f" [report]({case['link']})" if re.fullmatch(r"https://[\w./#-]+", case["link"]) else ""
+            verdict = case["verdict"] + ("" if case["expectation"] == "known failure" else f" ({case['expectation']})")
+            yield f"| {_text(case['case'])} | {clause['level']} | {verdict} | {_text(how)} | {_text(case['reason'])}{link} |"
+    else:
+        yield "Nothing is broken."
+    for title, verdicts in (("Declined", DECLINED), ("Not applicable", {Verdict.NOT_APPLICABLE})):
+        names = _names(case["clause"] for _, case in cases if case["verdict"] in verdicts)
+        if names:
+            yield f"\n{title}: {names}."
+
+
+def _names(ids: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(ids))
+
+
+def _text(text: object) -> str:
+    """Text that can't become markup: one line, printable, Markdown and HTML characters escaped."""
+    line = "".join(c if c.isprintable() else " " for c in str(text))[:300]
+    return re.sub(r"([\\`*_{}\[\]<>|&])", lambda m: f"&#{ord(m[1])};", " ".join(line.split()))
