@@ -1,1 +1,164 @@
-"""todo"""
+"""IO: what may go into a region and what may come out.
+
+Anything that the function accepts may be an argument; the replay sees the same arguments again. Anything that the
+function returns comes back.
+"""
+
+from ckptspec.conformance.backend import Capability
+from ckptspec.conformance.clause import MUST, Profile, clause
+
+
+@clause("IO-01", MUST, argument=("number", "text", "none", "flag"))
+def test_arguments_that_are_no_arrays_pass_through(under_test, argument):
+    """Arguments that are no arrays, None included, reach the region unchanged in forward and in the replay.
+
+    Source: torch.utils.checkpoint; pytorch/pytorch#63394; deepspeedai/DeepSpeed#598.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+    given = {"number": 3, "text": "exp", "none": None, "flag": True}[argument]
+
+    def program(checkpoint, x):
+        def region(x, setting):
+            y = ops.sin(probe(x))
+            return ops.exp(ops.multiply(y, 2.0)) if setting is given or setting == given else ops.cos(y)
+
+        return checkpoint(region, x, given)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("IO-02", MUST, profile=Profile.CORE, dtype=("int64", "bool"))
+def test_integer_and_boolean_arrays_are_arguments_like_others(under_test, dtype):
+    """Integer and boolean arrays may be arguments; the others get their gradients.
+
+    Source: deepspeedai/DeepSpeed#1376.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+    mask = under_test.array(1, 0, 1, 1, dtype=dtype)
+
+    def program(checkpoint, x):
+        def region(x, mask):
+            return ops.tanh(ops.multiply(ops.sin(probe(x)), ops.astype(mask, "float64")))
+
+        return checkpoint(region, x, mask)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("IO-03", MUST, tests=Capability.KEYWORDS)
+def test_keyword_arguments_get_their_gradients(under_test):
+    """An array given by keyword reaches the region and gets its gradient.
+
+    Source: torch.utils.checkpoint; pytorch/pytorch#80987.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x, w):
+        def region(x, *, scale):
+            return ops.tanh(ops.multiply(ops.sin(probe(x)), scale))
+
+        return checkpoint(region, x, scale=w)
+
+    under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
+
+
+@clause("IO-04", MUST, tests=Capability.NESTED_ARGUMENTS, container=("list", "tuple", "dict", "dict of lists"))
+def test_arrays_in_containers_get_their_gradients(under_test, container):
+    """Arrays inside containers among the arguments take part in differentiation.
+
+    Source: torch.utils.checkpoint, `use_reentrant`; unslothai/unsloth-zoo#1038.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x, w):
+        def region(x, box):
+            if container == "dict of lists":
+                w = box["w"][0]
+            elif container == "dict":
+                w = box["w"]
+            else:
+                w = box[0]
+            # The sum keeps a lost gradient from being an error.
+            return ops.add(ops.tanh(ops.multiply(ops.sin(probe(x)), w)), x)
+
+        box = {"list": [w], "tuple": (w,), "dict": {"w": w}, "dict of lists": {"w": [w]}}[container]
+        return checkpoint(region, x, box)
+
+    under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
+
+
+@clause("IO-05", MUST, tests=Capability.STRUCTURED_RESULTS, result=("list", "dict", "none inside", "nested"))
+def test_results_may_have_any_structure(under_test, result):
+    """A region may return containers, with None among their values; the arrays in them are differentiable.
+
+    Source: torch.utils.checkpoint, `use_reentrant`; PaddlePaddle/Paddle#62957.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def region(x):
+            y = ops.exp(ops.sin(probe(x)))
+            z = ops.cos(y)
+            return {
+                "list": [y, z],
+                "dict": {"y": y, "z": z},
+                "none inside": (y, None, z),
+                "nested": {"y": [y, (z,)]},
+            }[result]
+
+        return checkpoint(region, x)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("IO-06", MUST, tests=Capability.STRUCTURED_RESULTS, result=("list", "dict"))
+def test_results_in_containers_are_not_silently_cut_off(under_test, result):
+    """An array in a container that a region returns carries its gradient, also where other paths would hide a loss.
+
+    Source: pytorch/pytorch#124725.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def region(x):
+            y = ops.exp(ops.sin(probe(x)))
+            return [y] if result == "list" else {"y": y}
+
+        box = checkpoint(region, x)
+        return ops.add(x, box[0] if result == "list" else box["y"])
+
+    under_test.run(program, under_test.array())
+
+
+@clause("IO-10", MUST, profile=Profile.CORE)
+def test_a_region_may_return_its_argument(under_test):
+    """A region may return an argument unchanged, beside other results.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        same, y = checkpoint(lambda x: (x, ops.exp(ops.sin(probe(x)))), x)
+        return ops.multiply(same, y)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("IO-11", MUST, profile=Profile.CORE, used=("both", "first", "second"))
+def test_a_region_may_have_several_results(under_test, used):
+    """Each of several results carries its gradient, whether the program uses all of them or one.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def region(x):
+            y = ops.sin(probe(x))
+            return ops.exp(ops.multiply(y, 2.0)), ops.tanh(ops.cos(y))
+
+        first, second = checkpoint(region, x)
+        return {"both": (first, second), "first": first, "second": second}[used]
+
+    under_test.run(program, under_test.array())

@@ -223,6 +223,7 @@ class UnderTest:
         self._probes: list[Probe] = []
         self._left: list[tuple[BaseException, str]] = []
         self._phase = "forward"
+        self._guard: Callable[..., Any] = _unguarded
         self.evidence: list[dict[str, Any]] = []
         self.ops = host.ops
 
@@ -248,7 +249,8 @@ class UnderTest:
 
     def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         """The gradient of `sum(fn(x))` with respect to x, itself differentiable."""
-        return self._host.gradient(fn)
+        gradient = self._host.gradient(fn)
+        return lambda x: self._guard(gradient, x)
 
     def named(self, array: Array, name: str) -> Array:
         """The same value under a name for the option `save_names`."""
@@ -263,6 +265,10 @@ class UnderTest:
 
     def stop_gradient(self, array: Array) -> Array:
         return self._host.stop_gradient(array)
+
+    def numpy(self, array: Array) -> np.ndarray[Any, Any]:
+        """A copy of the values, for a clause's own assertion."""
+        return self._host.numpy(array)
 
     def watch(self, thing: object) -> Callable[[], bool]:
         """A function that says whether the object is still alive."""
@@ -363,7 +369,7 @@ class UnderTest:
             return tuple(arrays)
 
         # A plain run notes nothing: what it raises is the host's or the program's own.
-        guarded: Callable[..., Any] = self._guarded if isinstance(checkpoint, Checkpoint) else _unguarded
+        self._guard = self._guarded if isinstance(checkpoint, Checkpoint) else _unguarded
         host.seed(SEED)
         self._phase = seen.phase = "forward"
         before = self._counts()
@@ -371,16 +377,17 @@ class UnderTest:
             try:
                 outputs, pullback = host.vjp(flat, *primals)
                 host.settle()
+                seen.forward = self._since(before)
                 middle = self._counts()
-                seen.forward = {p: n - before.get(p, 0) for p, n in middle.items()}
                 values = [host.numpy(y) for y in outputs]
                 seen.value = _map(structure, lambda node: isinstance(node, _Place), lambda at: values[at.index])
                 seen.held.after_forward = held_bytes()
                 self._phase = seen.phase = "backward"
-                gradients = backward(Pull(host, outputs, pullback, guarded))
-                host.settle()
-                del pullback
-                seen.backward = {p: n - middle.get(p, 0) for p, n in self._counts().items()}
+                try:
+                    gradients = backward(Pull(host, outputs, pullback, self._guard))
+                    host.settle()
+                finally:
+                    seen.backward = self._since(middle)
                 seen.gradients = _map(gradients, host.is_array, host.numpy)
                 del gradients
                 seen.held.after_backward = held_bytes()
@@ -391,6 +398,9 @@ class UnderTest:
 
     def _counts(self) -> Counts:
         return {p: p.executions for p in self._probes}
+
+    def _since(self, before: Counts) -> Counts:
+        return {p: n - before.get(p, 0) for p, n in self._counts().items()}
 
     def _check_plain(self, plain: Observation, again: Observation) -> None:
         """Demand that the plain run works and repeats."""
@@ -439,9 +449,14 @@ def _nothing_held() -> int:
 
 @contextlib.contextmanager
 def collected() -> Iterator[None]:
-    """Collect garbage on the way in and out: what dies with a case dies inside the case."""
+    """Collect garbage on the way in and out, and not between: what dies with a case dies inside the case.
+
+    Without the collector in between, a clause sees whether reference counting alone releases something.
+    """
     gc.collect()
+    gc.disable()
     try:
         yield
     finally:
+        gc.enable()
         gc.collect()
