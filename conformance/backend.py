@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-
 Array = Any
 """An array of the host's library."""
 
@@ -116,9 +115,7 @@ class Host(ABC):
         """Whether a value is one of this host's arrays."""
 
     @abstractmethod
-    def vjp(
-        self, fn: Callable[..., tuple[Array, ...]], *primals: Array
-    ) -> tuple[tuple[Array, ...], Pullback]:
+    def vjp(self, fn: Callable[..., tuple[Array, ...]], *primals: Array) -> tuple[tuple[Array, ...], Pullback]:
         """The outputs of `fn(*primals)` and the pullback to the floating-point primals, which `fn` sees as copies."""
 
     @abstractmethod
@@ -159,7 +156,10 @@ class Host(ABC):
         return array
 
     def tracking(self) -> contextlib.AbstractContextManager[Callable[[], int]]:
-        """Yields a count of the bytes held by arrays that were made inside and are alive (HELD_BYTES)."""
+        """Yields a count of the bytes held by arrays that were made inside and are alive (HELD_BYTES).
+
+        States of random generators don't count.
+        """
         raise MissingFact(f"{self.name} cannot count the bytes that it holds")
 
     def deterministic(self) -> contextlib.AbstractContextManager[None]:

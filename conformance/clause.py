@@ -49,7 +49,7 @@ class Clause:
     """One clause.
 
     id: chapter and number, never reused.
-    tests: the capability in question; None means that every checkpointer must have it (core).
+    tests: the capabilities in question; without any, every checkpointer must have it (core).
     needs: host facts without which the clause says nothing.
     sentence, not_promised, source: the docstring's three parts; each is one line of text.
     each: parameter name -> values; the clause holds for every one of them.
@@ -58,7 +58,7 @@ class Clause:
     id: str
     level: Level
     function: Callable[..., None]
-    tests: Capability | None
+    tests: tuple[Capability, ...]
     needs: frozenset[Fact]
     profile: Profile | None
     since: int
@@ -87,7 +87,7 @@ def clause(
     id: str,
     level: Level,
     *,
-    tests: Capability | None = None,
+    tests: Capability | tuple[Capability, ...] = (),
     needs: Iterable[Fact] = (),
     profile: Profile | None = None,
     since: int = 1,
@@ -101,8 +101,19 @@ def clause(
 
     def enter(function: Callable[..., None]) -> Callable[..., None]:
         sentence, not_promised, source = _read(id, function)
+        capabilities = tests if isinstance(tests, tuple) else (tests,)
         new = Clause(
-            id, level, function, tests, frozenset(needs), profile, since, dict(each), sentence, not_promised, source
+            id,
+            level,
+            function,
+            capabilities,
+            frozenset(needs),
+            profile,
+            since,
+            dict(each),
+            sentence,
+            not_promised,
+            source,
         )
         for other in _registry.values():
             if other.id == id or other.name == new.name:
@@ -139,7 +150,9 @@ def registry() -> dict[str, Clause]:
         importlib.import_module(f"ckptspec.conformance.test_{chapter}")
     order = [chapter.upper() for chapter in CHAPTERS]
     return dict(
-        sorted(_registry.items(), key=lambda item: (order.index(item[1].chapter), item[1].function.__code__.co_firstlineno))
+        sorted(
+            _registry.items(), key=lambda item: (order.index(item[1].chapter), item[1].function.__code__.co_firstlineno)
+        )
     )
 
 

@@ -14,9 +14,7 @@ PLUGIN = "ckptspec.conformance.plugin"
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_load_initial_conftests(
-    early_config: pytest.Config, args: list[str]
-) -> Generator[None, object, object]:
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None, object, object]:
     result = yield
     if any(arg.startswith(("--adapter", "ckptspec.conformance")) for arg in args):
         early_config.pluginmanager.import_plugin(PLUGIN)

@@ -73,7 +73,7 @@ def describe(record: Record) -> str:
     """A record's verdict and cause on one line."""
     cause = record.label or record.exception or record.signal
     first = (record.message.splitlines() or [""])[0]
-    said = f"{cause}: {first}" if cause and not first.startswith(cause) else first or cause
+    said = f"{cause}: {first}" if cause and first and not first.startswith(cause) else first or cause
     return f"{record.verdict}{f' in {record.phase}' if record.phase else ''}{f' ({said})' if said else ''}"
 
 

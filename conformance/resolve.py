@@ -78,9 +78,7 @@ def find(asked: str, directory: pathlib.Path) -> Source:
     return Source(asked, module, attribute)
 
 
-def _source(
-    asked: str, module: str, attribute: str, directory: pathlib.Path, *, is_dropin: bool = False
-) -> Source:
+def _source(asked: str, module: str, attribute: str, directory: pathlib.Path, *, is_dropin: bool = False) -> Source:
     if not module.endswith(".py"):
         # As with `python -m`, a dotted name may also be found in the directory of invocation.
         return Source(asked, module, attribute, str(directory), is_dropin)

@@ -50,8 +50,8 @@ def render() -> str:
 
 
 def _profiles(clauses: list[Clause]) -> Iterator[str]:
-    yield "**Profiles.** An implementation *keeps* a profile if each of its MUST clauses passes or says nothing about the host,"
-    yield "and at least one passes; nothing inside a profile may be refused.\n"
+    yield "**Profiles.** An implementation *keeps* a profile if each of its MUST clauses passes or says nothing"
+    yield "about its host, and at least one passes; nothing inside a profile may be refused.\n"
     for profile in Profile:
         ids = [c.id for c in clauses if c.profile is profile]
         if ids:
@@ -75,7 +75,7 @@ def _clause(clause: Clause) -> Iterator[str]:
     yield f"**{clause.level}.** {clause.sentence}\n"
     if clause.not_promised:
         yield f"*Not promised:* {clause.not_promised}\n"
-    binds = f"declaring `{clause.tests.name}`" if clause.tests else "core"
+    binds = "declaring " + " and ".join(f"`{c.name}`" for c in clause.tests) if clause.tests else "core"
     facts = ", ".join(f"`{f.name}`" for f in sorted(clause.needs, key=lambda f: f.name))
     each = "; ".join(f"{name} {', '.join(map(str, values))}" for name, values in clause.each.items())
     parts = [
@@ -90,9 +90,7 @@ def _clause(clause: Clause) -> Iterator[str]:
 
 def _linked(source: str) -> str:
     """`owner/project#12` as a link to that report."""
-    return re.sub(
-        r"(?<![\w/])([\w.-]+/[\w.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", source
-    )
+    return re.sub(r"(?<![\w/])([\w.-]+/[\w.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", source)
 
 
 if __name__ == "__main__":

@@ -279,3 +279,24 @@ def test_a_model_may_checkpoint_one_of_its_layers(under_test):
         under_test.array(shape=(20, 30)),
         under_test.array(shape=(30,)),
     )
+
+
+@clause("GRAD-23", MUST)
+def test_a_function_that_is_called_again_is_executed_again(under_test):
+    """A function that is checkpointed a second time sees what it captured as it is then, not as it was at first.
+
+    Source: pytorch/pytorch#166926.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        scale = [2.0]
+
+        def region(x):
+            return ops.exp(ops.sin(ops.multiply(probe(x), scale[0])))
+
+        checkpoint(region, x)  # without influence, so that no replay of it sees the other scale
+        scale[0] = 3.0
+        return checkpoint(region, x)
+
+    under_test.run(program, under_test.array())

@@ -162,3 +162,22 @@ def test_a_region_may_have_several_results(under_test, used):
         return {"both": (first, second), "first": first, "second": second}[used]
 
     under_test.run(program, under_test.array())
+
+
+@clause("IO-12", MUST, tests=Capability.KEYWORDS, keyword=("number", "text", "none", "flag"))
+def test_keyword_arguments_that_are_no_arrays_pass_through(under_test, keyword):
+    """Keyword arguments that are no arrays, None included, reach the region unchanged in forward and in the replay.
+
+    Source: torch.utils.checkpoint; tensorflow/tensorflow#56692.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+    given = {"number": 3, "text": "exp", "none": None, "flag": True}[keyword]
+
+    def program(checkpoint, x):
+        def region(x, *, setting):
+            y = ops.sin(probe(x))
+            return ops.exp(ops.multiply(y, 2.0)) if setting is given or setting == given else ops.cos(y)
+
+        return checkpoint(region, x, setting=given)
+
+    under_test.run(program, under_test.array())

@@ -80,8 +80,8 @@ def test_no_more_is_held_after_backward_than_without_checkpoint(under_test):
     assert seen.held.after_backward <= seen.plain.held.after_backward, "more is held than after the plain backward"
 
 
-@clause("MEM-07", MUST, needs=(Fact.RELEASE,))
-def test_what_a_region_captured_is_released_with_the_outputs(under_test):
+@clause("MEM-07", MUST, needs=(Fact.RELEASE,), argument=("array", "text"))
+def test_what_a_region_captured_is_released_with_the_outputs(under_test, argument):
     """The function and what it captured are released when the program's outputs are, without a garbage collection.
 
     Source: torch.utils.checkpoint; pytorch/pytorch#84413; pytorch/pytorch#154642.
@@ -95,11 +95,11 @@ def test_what_a_region_captured_is_released_with_the_outputs(under_test):
         captured = Captured()
         alive.append(under_test.watch(captured))
 
-        def region(x):
+        def region(x, *others):
             assert captured is not None
             return ops.exp(ops.sin(probe(x)))
 
-        return checkpoint(region, x)
+        return checkpoint(region, x, "text") if argument == "text" else checkpoint(region, x)
 
     under_test.run(program, under_test.array())
 

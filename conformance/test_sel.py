@@ -64,7 +64,7 @@ def test_a_policy_is_asked_in_forward_only(under_test):
             phases.append(under_test.phase)
             return operation == "exp"
 
-        return checkpoint.using(policy=policy)(lambda x: ops.sin(ops.exp(probe(x))), x)
+        return checkpoint.using(policy=policy)(lambda x: ops.sin(ops.exp(ops.sin(probe(x)))), x)
 
     under_test.run(program, under_test.array())
 

@@ -11,6 +11,7 @@ of the same case must show one.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -129,12 +130,38 @@ class Checkpoint:
 
     def decorator(self, **options: Any) -> Callable[[Region], Region]:
         """The decorator form, with these options."""
-        if self._checkpointer.decorator is None:
-            return self._guarded(_no_decorator)
-        return self._guarded(self._checkpointer.decorator, self._options | options)
+        decorator = self._checkpointer.decorator or _no_decorator
+        decorate: Callable[[Region], Region] = self._guarded(decorator, self._options | options)
+        return lambda region: self._watched(self._guarded(decorate, region))
+
+    def _watched(self, decorated: Region) -> Region:
+        """The decorated function with its own name and docstring; what leaves it is noted."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._guarded(lambda: decorated(*args, **kwargs))
+
+        return functools.update_wrapper(call, decorated, ("__name__", "__doc__"), ())
 
 
-def _no_decorator() -> Any:
+class _Decorated:
+    """A decorated function that behaves as the implementation made it, save that its exceptions are noted."""
+
+    def __init__(self, decorated: Any, guarded: Callable[..., Any]) -> None:
+        self.__doc__ = getattr(decorated, "__doc__", None)
+        self._decorated, self._guarded = decorated, guarded
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._guarded(lambda: self._decorated(*args, **kwargs))
+
+    def __get__(self, instance: object, owner: type | None = None) -> _Decorated:
+        bind = getattr(type(self._decorated), "__get__", None)
+        return self if bind is None else _Decorated(bind(self._decorated, instance, owner), self._guarded)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._decorated, name)
+
+
+def _no_decorator(options: dict[str, Any]) -> Any:
     raise TypeError("this checkpointer has no decorator form")
 
 
@@ -388,6 +415,7 @@ class UnderTest:
                     host.settle()
                 finally:
                     seen.backward = self._since(middle)
+                    del pullback
                 seen.gradients = _map(gradients, host.is_array, host.numpy)
                 del gradients
                 seen.held.after_backward = held_bytes()
@@ -410,10 +438,9 @@ class UnderTest:
             if observation.error is not None:
                 text = f"{type(observation.error).__name__}: {observation.error}"
                 raise PlainDiffers(f"the plain run raises in {observation.phase}: {text}") from observation.error
-        if found := difference(
-            [plain.value, plain.gradients], [again.value, again.gradients], "two plain runs differ: "
-        ):
-            raise PlainDiffers(found.replace("plain", "first", 1).replace("checkpointed", "second"))
+        if found := difference([plain.value, plain.gradients], [again.value, again.gradients]):
+            found = found.replace("plain", "first", 1).replace("checkpointed", "second")
+            raise PlainDiffers(f"two plain runs differ: {found}")
 
     def _compare(self, plain: Observation, seen: Observation) -> None:
         for label, expected, observed in (

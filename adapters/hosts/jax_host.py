@@ -61,10 +61,34 @@ def _dropout(x: Array, p: float, *, key: Array) -> Array:
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     name: getattr(jnp, name)
-    for name in (
-        "abs add astype concat cos exp expand_dims divide log matmul maximum mean multiply negative permute_dims"
-        " reshape sin sqrt square stack subtract sum tanh where zeros_like ones_like"
-    ).split()
+    for name in [
+        "abs",
+        "add",
+        "astype",
+        "concat",
+        "cos",
+        "exp",
+        "expand_dims",
+        "divide",
+        "log",
+        "matmul",
+        "maximum",
+        "mean",
+        "multiply",
+        "negative",
+        "permute_dims",
+        "reshape",
+        "sin",
+        "sqrt",
+        "square",
+        "stack",
+        "subtract",
+        "sum",
+        "tanh",
+        "where",
+        "zeros_like",
+        "ones_like",
+    ]
 } | {
     "sigmoid": jax.nn.sigmoid,
     "relu": jax.nn.relu,
@@ -74,7 +98,10 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 
 #: Operation names -> the names of the primitives that a policy sees; only operations that are one primitive.
 PRIMITIVES: dict[str, str] = {
-    **{name: name for name in "abs add cos exp log probe reshape sin sqrt square stack tanh".split()},
+    **{
+        name: name
+        for name in ["abs", "add", "cos", "exp", "log", "probe", "reshape", "sin", "sqrt", "square", "stack", "tanh"]
+    },
     "astype": "convert_element_type",
     "concat": "concatenate",
     "divide": "div",
@@ -180,8 +207,8 @@ class JaxHost(Host):
 
     @contextlib.contextmanager
     def deterministic(self) -> Iterator[None]:
-        # A plain run compiles each jax.numpy function as a whole, a region's trace runs op by op: rounding differs, in the
-        # last bit of a fifth of random programs, unless both run op by op. The precision is for CUDA: no TF32.
+        # A plain run compiles each jax.numpy function as a whole, a region's trace runs op by op; unless both run op by
+        # op, a fifth of random programs differ in the last bits. The precision is for CUDA: no TF32.
         with jax.disable_jit(), jax.default_matmul_precision("highest"):
             yield
 

@@ -96,7 +96,7 @@ class TensorPlayHost(Host):
     name = "tensorplay"
     version = tensorplay.__version__
     ops = Ops("tensorplay", OPERATIONS)
-    #: Without HIGHER_ORDER: plain gradients of the gradients of tanh and sigmoid raise, or lack a term.
+    #: Without HIGHER_ORDER: plain gradients of gradients of tanh, sigmoid and a change of dtype raise, or lack a term.
     facts = frozenset(Fact) - {Fact.KEYED_RANDOM, Fact.HIGHER_ORDER}
 
     def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:

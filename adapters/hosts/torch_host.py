@@ -35,10 +35,9 @@ _probe.register_fake(lambda x, who: torch.empty_like(x))
 OPERATIONS: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name)
     for name in (
-        "abs add concat cos exp expand_dims divide log matmul maximum mean multiply negative permute_dims reshape sigmoid"
-        " sin sqrt square stack subtract sum tanh where zeros_like ones_like relu"
+        "abs add concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape sigmoid sin"
+        " sqrt square stack subtract sum tanh where zeros_like"
     ).split()
-    if hasattr(torch, name)
 }
 OPERATIONS |= {
     "astype": lambda x, dtype: x.to(getattr(torch, dtype)),
@@ -69,11 +68,11 @@ OPERATORS: dict[str, Any] = {
 } | {"probe": torch.ops.ckptspec.probe.default}
 
 
-class _Storages(TorchDispatchMode):
+class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers, weakly, every storage that comes out of an operation."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.made: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -81,7 +80,7 @@ class _Storages(TorchDispatchMode):
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
                 storage = leaf.untyped_storage()
-                self.made[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())
+                self.made[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())  # type: ignore[no-untyped-call]
         return out
 
     def held(self) -> int:

@@ -1,1 +1,1 @@
-"""Reports: `model` builds and reads report.json, `report.schema.json` describes it, `render` draws the matrix from it."""
+"""Reports: `model` builds and reads report.json, `report.schema.json` describes it, `render` draws the matrix."""

@@ -65,7 +65,7 @@ def build(
                 "chapter": c.chapter,
                 "level": c.level,
                 "profile": c.profile,
-                "tests": c.tests.name if c.tests else None,
+                "tests": [t.name for t in c.tests],
                 "sentence": c.sentence,
                 "test": c.name,
                 "cases": [_case(r, gate) for r in records if r.clause == c.id],

@@ -19,10 +19,10 @@ HEAD = """\
 
 Generated from the `report.json` files in this folder; do not edit.
 
-A cell reads **passed / applicable / stated**: clauses that pass, clauses that say something about this host, and clauses
-of the chapter. A clause counts with its worst case. *Declined* clauses (refused or not offered, without a wrong
-answer) are applicable and do not pass. ✗ marks a chapter in which a clause is broken: a wrong value, a failed bound,
-a crash or a hang.
+A cell reads **passed / applicable / declared**. Declared: the clauses of the chapter. Applicable: those that say
+something about this host. Passed: those that hold. A clause counts with its worst case. *Declined* clauses (refused or
+not offered, without a wrong answer) are applicable and do not pass. ✗ marks a chapter in which a clause is broken: a
+wrong value, a failed bound, a crash or a hang.
 """
 
 
@@ -81,9 +81,11 @@ def _section(report: Report, variant: str) -> Iterator[str]:
     """What failed, what was declined, and what says nothing about this host."""
     adapter = report["adapter"]
     yield f"\n## {_text(_title(report, variant))}\n"
-    yield f"{_text(adapter['name'])} {_text(adapter['version'])} on {_text(adapter['host']['name'])} " + _text(
-        adapter["host"]["version"]
-    ) + f", spec revision {report['suite']['revision']}.\n"
+    yield (
+        f"{_text(adapter['name'])} {_text(adapter['version'])} on {_text(adapter['host']['name'])} "
+        + _text(adapter["host"]["version"])
+        + f", spec revision {report['suite']['revision']}.\n"
+    )
     cases = [(clause, case) for clause in report["clauses"] for case in clause["cases"] if case["variant"] == variant]
     broken = [(clause, case) for clause, case in cases if case["verdict"] in BROKEN or case["verdict"] == "ERROR"]
     if broken:
@@ -93,7 +95,8 @@ def _section(report: Report, variant: str) -> Iterator[str]:
             how = case["label"] or case["exception"] or case["signal"]
             link = f" [report]({case['link']})" if re.fullmatch(r"https://[\w./#-]+", case["link"]) else ""
             verdict = case["verdict"] + ("" if case["expectation"] == "known failure" else f" ({case['expectation']})")
-            yield f"| {_text(case['case'])} | {clause['level']} | {verdict} | {_text(how)} | {_text(case['reason'])}{link} |"
+            cells = _text(case["case"]), clause["level"], verdict, _text(how), _text(case["reason"]) + link
+            yield f"| {' | '.join(cells)} |"
     else:
         yield "Nothing is broken."
     for title, verdicts in (("Declined", DECLINED), ("Not applicable", {Verdict.NOT_APPLICABLE})):
