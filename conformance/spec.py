@@ -1,6 +1,7 @@
 """SPEC.md: the specification as text, rendered from the clauses themselves.
 
-`python -m ckptspec.conformance.spec` writes it; a test fails when it is stale.
+`python -m ckptspec.conformance.spec` writes it, and in a checkout the README's table of results from the committed
+reports; a test fails when either is stale.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Iterator
 
 from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.clause import CHAPTERS, FOLDER, SPEC_REVISION, Clause, Profile, registry
+from ckptspec.conformance.report.render import summary
 
 PATH = FOLDER / "SPEC.md"
+README = FOLDER.parent / "README.md"
+RESULTS = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- end of results -->)", re.DOTALL)
 
 HEAD = f"""\
 # The specification of activation checkpointing
@@ -93,6 +97,14 @@ def _linked(source: str) -> str:
     return re.sub(r"(?<![\w/])([\w.-]+/[\w.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", source)
 
 
+def with_results(readme: str) -> str:
+    """The README with its table of results made anew from the committed reports."""
+    return RESULTS.sub(lambda _: summary(FOLDER.parent / "reports") + "\n", readme)
+
+
 if __name__ == "__main__":
     PATH.write_text(render(), encoding="utf-8")
     print(f"wrote {PATH.name}: {len(registry())} clauses")
+    if README.exists():
+        README.write_text(with_results(README.read_text(encoding="utf-8")), encoding="utf-8")
+        print("wrote the results into README.md")

@@ -41,6 +41,29 @@ def matrix(folder: pathlib.Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def summary(folder: pathlib.Path) -> str:
+    """One line an implementation, for a README: the reports under a folder in short."""
+    lines = [
+        "| implementation | passed / applicable / declared | wrong values | otherwise broken | profiles kept |",
+        "|---|---|---|---|---|",
+    ]
+    for path in sorted(folder.glob("*/*/report.json")):
+        report = load(path)
+        for variant in report["adapter"]["variants"]:
+            found = _verdicts(report, variant, None)
+            wrong, broken = found.count(Verdict.WRONG), sum(v in BROKEN for v in found)
+            name = f"{report['adapter']['name']} {report['adapter']['version']}, {variant}, {report['run']['device']}"
+            cells = (
+                _text(name),
+                _cell(report, variant, None),
+                str(wrong),
+                str(broken - wrong),
+                _profiles(report, variant),
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def _title(report: Report, variant: str) -> str:
     return f"{report['adapter']['name']} {variant}, {report['run']['device']}"
 
