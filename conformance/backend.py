@@ -41,6 +41,7 @@ class Fact(enum.Enum):
     HIGHER_ORDER = "gradients of gradients"
     HELD_BYTES = "a count of the bytes that live arrays hold"
     RELEASE = "objects released by reference counting alone"
+    TORCH_NAMES = "a module with torch's names"
 
 
 class Capability(enum.Enum):
@@ -63,6 +64,15 @@ class Capability(enum.Enum):
     POLICY_BY_OP = "operations named whose results are saved"
     POLICY_BY_NAME = "values named that are saved"
     POLICY_FUNCTION = "a function that decides for each execution of an operation"
+    OFFLOAD = "policies that keep results in another memory"
+    REENTRANT = "a forward that records no graph, and a backward inside backward"
+    CONTEXT_FN = "context managers around forward and each replay"
+    DEBUG = "operation logs in the error about a replay that differs"
+    EARLY_STOP_SETTING = "a context manager that overrides early stop for the calls inside"
+    GROUP = "several backward calls that share their replays"
+    SEQUENTIAL = "a sequence of functions checkpointed in segments"
+    SAVED_HOOKS_OPTION = "saved results that pass through the ambient saved-tensor hooks, on request"
+    VALUE_CHECK = "comparison of the values in a replay, on request"
 
 
 class HostError(Exception):
@@ -99,6 +109,8 @@ class Host(ABC):
     name: str
     version: str
     facts: frozenset[Fact] = frozenset()
+    #: The module with torch's names (TORCH_NAMES); arrays are its tensors.
+    torch: Any = None
     #: Array API names; random ones (`dropout(x, p)`, `uniform_like(x)`) draw from the global generator or take `key=`.
     ops: Ops
 
@@ -180,17 +192,20 @@ class Checkpointer:
 
     checkpoint: `checkpoint(region, args, kwargs, options)` calls the region checkpointed, options by the names below.
     decorator: `decorator(options)` returns a decorator; only with Capability.DECORATOR.
+    api: the module with torch.utils.checkpoint's names, where the host has torch's names.
     capabilities: what it offers beyond the core.
 
     Options, each present only if a clause asks for it; what cannot be translated is refused with an exception:
     `early_stop` (bool), `preserve_rng_state` (bool), `determinism_check` ("default" or "none"),
     `save` (names of operations), `save_names` (names given by `Host.named`),
     `policy` (a function from an operation's name to bool: whether its result is saved; None for unknown operations).
+    Clauses of profile *torch* also use torch's own: `context_fn`, `debug`, `respect_saved_tensors_hooks`.
     """
 
     checkpoint: Callable[[Region, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
     capabilities: frozenset[Capability] = frozenset()
     decorator: Callable[[dict[str, Any]], Callable[[Region], Region]] | None = None
+    api: Any = None
 
 
 class UnknownOption(TypeError):

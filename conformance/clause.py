@@ -42,6 +42,10 @@ class Profile(enum.StrEnum):
     CORE = "core"
     FUNCTIONAL = "functional"
     TORCH = "torch"
+    DEVICE = "device"
+    COMPILE = "compile"
+    WRAP = "wrap"
+    DIST = "dist"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
@@ -25,6 +26,9 @@ from ckptspec.conformance.verdict import Observed, Verdict, conclude
 
 LINGER = "CKPTSPEC_LINGER"
 """Environment: seconds that a run waits at its end, so that a late abort still happens in it."""
+
+LATE = 1.0
+"""Seconds that a worker waits at its end if cases have left threads behind."""
 
 SUSPECTS = 12
 """How many earlier cases are tried before a late abort is left unexplained."""
@@ -39,6 +43,7 @@ class Book:
         self.records: dict[str, Record] = {}
         self.selected: dict[str, None] = {}
         self.dead: list[tuple[str, str]] = []
+        self.ended: dict[str, str] = {}
         self._started: dict[str, float] = {}
         self._ran: dict[str, list[str]] = collections.defaultdict(list)
 
@@ -48,12 +53,16 @@ class Book:
     def ran(self, worker: str, nodeid: str) -> None:
         self._ran[worker].append(nodeid)
 
+    def down(self, worker: Any) -> None:
+        """Enter that a worker's process ended before its time; `died` follows if a case was running."""
+        self.ended[worker.gateway.id] = ending(worker)
+
     def died(self, nodeid: str, worker: Any) -> Record | None:
         """Enter a case during which its worker died."""
+        self.ended.pop(worker.gateway.id, None)
         seconds = time.monotonic() - self._started.get(nodeid, time.monotonic())
-        code = exit_code(worker)
         is_hung = self.limit > 0 and seconds >= self.limit - 0.5
-        record = _dead(nodeid, self.variants, code, seconds, Observed.HUNG if is_hung else Observed.DIED)
+        record = _dead(nodeid, self.variants, ending(worker), seconds, Observed.HUNG if is_hung else Observed.DIED)
         if record is not None:
             self.records[nodeid] = record
             if not is_hung:
@@ -66,20 +75,26 @@ class Book:
             alone = _alone(config, accused)
             if alone is None:
                 continue
-            said, self.records[accused] = self.records[accused], alone
             line = self._ran[worker]
-            before = line[: line.index(accused)] if accused in line else line
-            for suspect in before[: -SUSPECTS - 1 : -1]:
-                if _alone(config, suspect) is None:
-                    late = _dead(suspect, self.variants, None, 0.0, Observed.DIED)
-                    if late is not None:
-                        late.signal = said.signal
-                        late.message = f"the process died after the case had ended ({said.message})"
-                        self.records[suspect] = late
-                    break
-            else:
-                # Nobody dies alone: the accused stays accused, which is better than to forget a crash.
-                self.records[accused] = said
+            guilty = self._guilty(config, line[: line.index(accused)] if accused in line else line)
+            # If nobody dies alone, the accused stays accused, which is better than to forget a crash.
+            if guilty is not None:
+                self._blame(guilty, self.records[accused].signal)
+                self.records[accused] = alone
+        for worker, signal_name in self.ended.items():
+            if line := self._ran[worker]:
+                self._blame(self._guilty(config, line) or line[-1], signal_name)
+
+    def _guilty(self, config: pytest.Config, suspects: list[str]) -> str | None:
+        """The latest of the suspects that dies when it is run alone."""
+        return next((s for s in suspects[: -SUSPECTS - 1 : -1] if _alone(config, s) is None), None)
+
+    def _blame(self, nodeid: str, signal_name: str) -> None:
+        """Enter a death that came after the case which caused it."""
+        record = _dead(nodeid, self.variants, signal_name, 0.0, Observed.DIED)
+        if record is not None:
+            record.message = f"the process ended with {signal_name} after the case had ended"
+            self.records[nodeid] = record
 
     def all(self) -> list[Record]:
         """A record for every selected case, NOT_RUN for those of which nothing is known."""
@@ -91,21 +106,22 @@ class Book:
         return [*self.records.values(), *missing]
 
 
-def exit_code(worker: Any) -> int | None:
-    """The exit code of a dead worker's process; None if execnet does not tell."""
+def ending(worker: Any) -> str:
+    """How a dead worker's process ended: the name of its signal, or its exit code if execnet tells it."""
     process = getattr(getattr(worker.gateway, "_io", None), "popen", None)
     try:
-        return process.wait(5) if process is not None else None
+        code = process.wait(5) if process is not None else None
     except subprocess.TimeoutExpired:
-        return None
+        code = None
+    return signal.Signals(-code).name if code is not None and code < 0 else f"exit {code}"
 
 
-def _dead(nodeid: str, variants: list[str], code: int | None, seconds: float, observed: Observed) -> Record | None:
+def _dead(nodeid: str, variants: list[str], name: str, seconds: float, observed: Observed) -> Record | None:
+    """The record of a case that ended its process in the way named."""
     found = of_node(nodeid, variants)
     if found is None:
         return None
     clause, variant, parameters = found
-    name = signal.Signals(-code).name if code is not None and code < 0 else f"exit {code}"
     return Record(
         clause.id,
         variant,
@@ -142,5 +158,14 @@ def _alone(config: pytest.Config, nodeid: str) -> Record | None:
     return Record.from_json({k: v for k, v in cases[0].items() if k not in ("expectation", "reason", "link")})
 
 
-def linger() -> None:
-    time.sleep(float(os.environ.get(LINGER, "0")))
+def threads() -> int:
+    """How many threads this process has, those of other languages included."""
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:
+        return threading.active_count()
+
+
+def linger(seconds: float = 0.0) -> None:
+    """Wait, so that a late abort still happens in this process."""
+    time.sleep(max(seconds, float(os.environ.get(LINGER, "0"))))

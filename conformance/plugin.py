@@ -25,7 +25,7 @@ from ckptspec.conformance import baseline, gate, preflight, resolve
 from ckptspec.conformance.backend import Adapter, Checkpointer, Host
 from ckptspec.conformance.case import Record, deadline, execute, from_properties, of_node, to_property
 from ckptspec.conformance.clause import FOLDER, Clause, by_name, registry
-from ckptspec.conformance.isolation import Book, linger
+from ckptspec.conformance.isolation import LATE, Book, linger, threads
 from ckptspec.conformance.report import model, render
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
 
@@ -68,8 +68,25 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.adapter is not None and not config.option.help:
+    if config.option.help:
+        return
+    if config.option.adapter is not None:
         config.pluginmanager.register(_Suite(config), "ckptspec-suite")
+    elif any(_is_the_suite(config, argument) for argument in config.args):
+        raise pytest.UsageError(f"--adapter=NAME is missing; there are: {', '.join(sorted(resolve.names()))}")
+
+
+def _is_the_suite(config: pytest.Config, argument: str) -> bool:
+    """Whether an argument of the command line names the chapters' folder or something in it."""
+    name = argument.partition("::")[0]
+    path = (config.invocation_params.dir / name).resolve()
+    folder = FOLDER.resolve()
+    return name.startswith("ckptspec.conformance") or path == folder or folder in path.parents
+
+
+def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
+    """Without an adapter, clauses are not among the tests of a wider folder."""
+    return True if collection_path == FOLDER and config.option.adapter is None else None
 
 
 def pytest_collect_directory(path: pathlib.Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -79,8 +96,6 @@ def pytest_collect_directory(path: pathlib.Path, parent: pytest.Collector) -> py
 
 def pytest_pycollect_makemodule(module_path: pathlib.Path, parent: pytest.Collector) -> pytest.Module | None:
     if module_path.parent == FOLDER:
-        if parent.config.option.adapter is None:
-            raise pytest.UsageError(f"--adapter=NAME is missing; there are: {', '.join(sorted(resolve.names()))}")
         chapter: pytest.Module = _Chapter.from_parent(parent, path=module_path)
         return chapter
     if (module_path.parent / "under_test.py").exists() and (module_path.parent / "clause.py").exists():
@@ -104,6 +119,7 @@ class _Suite:
         self.started = datetime.datetime.now(datetime.UTC)
         self.clauses = registry()
         self.is_worker = hasattr(config, "workerinput")
+        self.threads = 0
         option = config.option
         self.wanted = [
             c for c in self.clauses if not option.clause or any(fnmatch.fnmatchcase(c, g) for g in option.clause)
@@ -188,8 +204,10 @@ class _Suite:
         if others:
             items[:] = wanted
             config.hook.pytest_deselected(items=others)
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
         if not self.is_worker:
-            self.book.selected = dict.fromkeys(item.nodeid for item in items)
+            self.book.selected = dict.fromkeys(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
@@ -219,6 +237,8 @@ class _Suite:
         limit = self.config.option.case_timeout if self.is_worker else 0
         with deadline(limit):
             host, checkpointer = self._variant(variant)
+        self.threads = self.threads or threads()
+        with deadline(limit):
             record, error = execute(
                 clause, variant, parameters, lambda u: clause.function(u, **chosen), host, checkpointer
             )
@@ -244,6 +264,11 @@ class _Suite:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.book.started(nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        if error:
+            self.book.down(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport) -> None:
@@ -273,6 +298,8 @@ class _Suite:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, object, object]:
+        if self.is_worker and 0 < self.threads < threads():
+            linger(LATE)
         result = yield
         if self.is_worker or exitstatus in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERNAL_ERROR):
             return result
@@ -332,6 +359,7 @@ class _Suite:
             terminal.write_line(f"report: {os.path.relpath(where, self.config.invocation_params.dir)}")
         if judged.problems:
             first = judged.problems[0].split(" ")[0].rstrip(":")
+            first = first if first.partition("[")[0] in self.clauses else judged.problems[0]
             more = f" and {len(judged.problems) - 1} more" if len(judged.problems) > 1 else ""
             terminal.write_line(f"NOT AS EXPECTED: {first}{more}", red=True, bold=True)
         else:

@@ -39,6 +39,10 @@ PROFILES = {
     Profile.CORE: "what every implementation must keep to be called activation checkpointing",
     Profile.FUNCTIONAL: "what hosts with explicit random keys keep besides",
     Profile.TORCH: "what implementations of torch.utils.checkpoint's names keep besides",
+    Profile.DEVICE: "what they keep on accelerators",
+    Profile.COMPILE: "what they keep under a compiler",
+    Profile.WRAP: "what wrappers of modules keep",
+    Profile.DIST: "what they keep among several processes",
 }
 
 

@@ -31,7 +31,12 @@ def test_the_decorated_function_is_the_checkpointed_one(under_test):
     assert seen.backward[probe] == 1, "backward ran the region more than once"
 
 
-@clause("DECO-02", MUST, tests=DECORATOR, keyword=("early_stop", "preserve_rng_state", "determinism_check", "debug"))
+@clause(
+    "DECO-02",
+    MUST,
+    tests=(DECORATOR, Capability.KEYWORDS),
+    keyword=("early_stop", "preserve_rng_state", "determinism_check", "debug"),
+)
 def test_the_function_may_have_parameters_named_like_options(under_test, keyword):
     """Keywords of the decorated function are its own, also where an option has the same name.
 
@@ -137,7 +142,7 @@ def test_decorating_twice_nests_the_region(under_test):
     under_test.run(program, under_test.array())
 
 
-@clause("DECO-14", MUST, tests=DECORATOR)
+@clause("DECO-14", MUST, tests=(DECORATOR, Capability.CAPTURED_ONLY))
 def test_a_function_without_arguments_can_be_decorated(under_test):
     """A decorated function without arguments gives gradients to what it captures.
 

@@ -161,6 +161,19 @@ class _Decorated:
         return getattr(self._decorated, name)
 
 
+class _Api:
+    """A checkpointer's module: functions are guarded, classes are handed out as they are."""
+
+    def __init__(self, module: Any, guarded: Callable[..., Any]) -> None:
+        self._module, self._guarded = module, guarded
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._guarded(getattr, self._module, name)
+        if isinstance(found, type) or not callable(found):
+            return found
+        return lambda *args, **kwargs: self._guarded(lambda: found(*args, **kwargs))
+
+
 def _no_decorator(options: dict[str, Any]) -> Any:
     raise TypeError("this checkpointer has no decorator form")
 
@@ -260,6 +273,18 @@ class UnderTest:
     def phase(self) -> str:
         """ "forward", or "backward" once the program has returned and backward began."""
         return self._phase
+
+    @property
+    def torch(self) -> Any:
+        """The module with torch's names (needs Fact.TORCH_NAMES)."""
+        if self._host.torch is None:
+            raise MissingFact(f"{self._host.name} has no module with torch's names")
+        return self._host.torch
+
+    @property
+    def api(self) -> Any:
+        """The module with torch.utils.checkpoint's names; exceptions of its functions count as the checkpointer's."""
+        return _Api(self._checkpointer.api, self._guarded)
 
     def probe(self, name: str | None = None) -> Probe:
         """A new probe; its counts stand in what `run` returns."""

@@ -94,6 +94,7 @@ class TensorPlayHost(Host):
     """`uses_backward`: gradients come from `.backward()`, the reentrant form's documented use, not `autograd.grad`."""
 
     name = "tensorplay"
+    torch = tensorplay
     version = tensorplay.__version__
     ops = Ops("tensorplay", OPERATIONS)
     #: Without HIGHER_ORDER: plain gradients of gradients of tanh, sigmoid and a change of dtype raise, or lack a term.

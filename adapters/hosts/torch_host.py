@@ -93,6 +93,7 @@ class TorchHost(Host):
 
     name = "torch"
     version = torch.__version__
+    torch = torch
     ops = Ops("torch", OPERATIONS)
     facts = frozenset(Fact) - {Fact.KEYED_RANDOM}
 
