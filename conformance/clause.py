@@ -20,7 +20,11 @@ from ckptspec.conformance.backend import Capability, Fact
 SPEC_REVISION = 1
 
 #: Chapters in reading order. A chapter is one file, `test_<name>.py`.
-CHAPTERS = ("grad", "io", "rng", "deco", "stop", "det", "nest", "sel", "mem")
+CHAPTERS = (
+    "api", "deco", "grad", "io", "rng", "stop", "det", "mut", "view",
+    "retain", "ho", "nest", "ord", "err", "reent", "side", "ctx", "amp",
+    "hook", "func", "mem", "seq", "dev", "group", "sel", "thread",
+)  # fmt: skip
 
 FOLDER = pathlib.Path(__file__).parent
 

@@ -1,0 +1,1 @@
+"""API: the entry point, its options and its names."""

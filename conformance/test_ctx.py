@@ -1,0 +1,1 @@
+"""CTX: ambient state."""

@@ -1,0 +1,1 @@
+"""DEV: device state."""

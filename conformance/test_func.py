@@ -1,0 +1,1 @@
+"""FUNC: custom functions and transforms."""

@@ -1,0 +1,1 @@
+"""GROUP: several backward calls that share their replays."""

@@ -1,0 +1,1 @@
+"""HO: gradients of higher order."""

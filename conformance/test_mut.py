@@ -1,0 +1,1 @@
+"""MUT: mutation of arguments, captures and intermediates."""

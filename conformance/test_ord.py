@@ -1,0 +1,1 @@
+"""ORD: order and scale."""

@@ -1,0 +1,1 @@
+"""REENT: what is peculiar to the reentrant form."""

@@ -1,0 +1,1 @@
+"""RETAIN: backward more than once."""

@@ -1,0 +1,1 @@
+"""SEQ: a sequence in segments."""

@@ -1,0 +1,1 @@
+"""SIDE: side effects and state."""

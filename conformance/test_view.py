@@ -1,0 +1,1 @@
+"""VIEW: views as arguments and results."""
