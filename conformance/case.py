@@ -27,6 +27,7 @@ class Record:
 
     phase, label, exception, signal: how it failed, in words that do not change from run to run.
     message: how it failed, in words for people. evidence: what each run of the case observed.
+    seconds: of the case; library_seconds: the part of it in which programs ran.
     """
 
     clause: str
@@ -40,6 +41,7 @@ class Record:
     message: str = ""
     evidence: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    library_seconds: float = 0.0
 
     @property
     def case(self) -> str:
@@ -102,6 +104,7 @@ def execute(
         elif observed in (Observed.RAISED, Observed.OTHER):
             record.exception = type(error).__name__
     record.seconds = time.perf_counter() - start
+    record.library_seconds = under_test.library_seconds
     return record, error
 
 

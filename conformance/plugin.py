@@ -355,6 +355,9 @@ class _Suite:
             terminal.write_line(f"  {note}")
         for problem in judged.problems:
             terminal.write_line(f"  ✗ {problem}", red=True)
+        library = sum(r.library_seconds for r in records)
+        cases = sum(r.seconds for r in records)
+        terminal.write_line(f"cases: {cases:.1f} s, {1 - library / cases if cases else 0:.0%} of it the harness")
         if where is not None:
             terminal.write_line(f"report: {os.path.relpath(where, self.config.invocation_params.dir)}")
         if judged.problems:

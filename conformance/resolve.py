@@ -104,7 +104,7 @@ def load(source: Source) -> Adapter:
             from ckptspec.adapters.dropin import adapter_of
 
             version = getattr(module, "__version__", source.sha256[:12] or "unknown")
-            return adapter_of(module, name=source.module.rsplit(".", 1)[-1], version=version)
+            return adapter_of(module, name=source.module, version=version)
         found = getattr(module, source.attribute)
     except Exception as error:
         raise AdapterError(f"--adapter={source.asked}: {_line(error)}") from error

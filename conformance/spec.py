@@ -6,13 +6,18 @@ reports; a test fails when either is stale.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
 
+from ckptspec.conformance import manifest
 from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.clause import CHAPTERS, FOLDER, SPEC_REVISION, Clause, Profile, registry
+from ckptspec.conformance.left_out import LEFT_OUT
 from ckptspec.conformance.report.render import summary
 
 PATH = FOLDER / "SPEC.md"
@@ -49,11 +54,13 @@ PROFILES = {
 def render() -> str:
     """The text of SPEC.md."""
     clauses = list(registry().values())
+    witnessed = witnesses()
     lines = [HEAD, *_profiles(clauses)]
     for chapter in CHAPTERS:
-        lines += _chapter(chapter, [c for c in clauses if c.chapter == chapter.upper()])
+        lines += _chapter(chapter, [c for c in clauses if c.chapter == chapter.upper()], witnessed)
     lines += ["## Capabilities", "", *(f"- `{c.name}`: {c.value}" for c in Capability)]
     lines += ["", "## Host facts", "", *(f"- `{f.name}`: {f.value}" for f in Fact)]
+    lines += ["", "## Left out", "", *(f"- {id}: {reason}" for id, reason in LEFT_OUT.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -67,7 +74,19 @@ def _profiles(clauses: list[Clause]) -> Iterator[str]:
     yield ""
 
 
-def _chapter(chapter: str, clauses: list[Clause]) -> Iterator[str]:
+def witnesses() -> dict[str, list[str]]:
+    """Clause id -> the witnesses that break it, read from their source: to import them takes the library they patch."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((FOLDER.parent / "witnesses").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for call in getattr(node, "decorator_list", ()):
+                if isinstance(node, ast.FunctionDef) and getattr(getattr(call, "func", None), "id", "") == "witness":
+                    for argument in call.args:
+                        found[ast.literal_eval(argument)].append(node.name)
+    return found
+
+
+def _chapter(chapter: str, clauses: list[Clause], witnessed: dict[str, list[str]]) -> Iterator[str]:
     """The module's docstring as introduction, then the clauses."""
     text = inspect.getdoc(importlib.import_module(f"ckptspec.conformance.test_{chapter}")) or ""
     title, _, introduction = text.partition("\n\n")
@@ -75,10 +94,10 @@ def _chapter(chapter: str, clauses: list[Clause]) -> Iterator[str]:
     if introduction:
         yield introduction + "\n"
     for clause in clauses:
-        yield from _clause(clause)
+        yield from _clause(clause, witnessed.get(clause.id, []))
 
 
-def _clause(clause: Clause) -> Iterator[str]:
+def _clause(clause: Clause, witnessed: list[str]) -> Iterator[str]:
     yield f"### {clause.id}\n"
     yield f"**{clause.level}.** {clause.sentence}\n"
     if clause.not_promised:
@@ -93,7 +112,8 @@ def _clause(clause: Clause) -> Iterator[str]:
         f"for each {each}" if each else "",
         f"since revision {clause.since}",
     ]
-    yield f"{'; '.join(filter(None, parts))}. Test: `{clause.name}`. Source: {_linked(clause.source)}\n"
+    proof = f" Witness: {', '.join(f'`{name}`' for name in witnessed)}." if witnessed else ""
+    yield f"{'; '.join(filter(None, parts))}. Test: `{clause.name}`.{proof} Source: {_linked(clause.source)}\n"
 
 
 def _linked(source: str) -> str:
@@ -106,9 +126,24 @@ def with_results(readme: str) -> str:
     return RESULTS.sub(lambda _: summary(FOLDER.parent / "reports") + "\n", readme)
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Write all that is rendered; refuse if the specification shrank unnoticed."""
+    changelog = README.with_name("CHANGELOG.md")
+    found = manifest.shrinkage(
+        manifest.committed(), manifest.current(), changelog.read_text(encoding="utf-8") if changelog.exists() else ""
+    )
+    for line in found:
+        print(f"✗ {line}")
+    if found:
+        return 1
+    manifest.PATH.write_text(manifest.dump(manifest.current()), encoding="utf-8")
     PATH.write_text(render(), encoding="utf-8")
-    print(f"wrote {PATH.name}: {len(registry())} clauses")
+    print(f"wrote {manifest.PATH.name} and {PATH.name}: {len(registry())} clauses")
     if README.exists():
         README.write_text(with_results(README.read_text(encoding="utf-8")), encoding="utf-8")
         print("wrote the results into README.md")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

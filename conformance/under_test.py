@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -265,6 +266,7 @@ class UnderTest:
         self._phase = "forward"
         self._guard: Callable[..., Any] = _unguarded
         self.evidence: list[dict[str, Any]] = []
+        self.library_seconds = 0.0
         self.ops = host.ops
 
     # -- what programs are made of
@@ -425,6 +427,7 @@ class UnderTest:
         host.seed(SEED)
         self._phase = seen.phase = "forward"
         before = self._counts()
+        start = time.perf_counter()
         with host.deterministic(), host.tracking() if memory else contextlib.nullcontext(_nothing_held) as held_bytes:
             try:
                 outputs, pullback = host.vjp(flat, *primals)
@@ -447,6 +450,7 @@ class UnderTest:
                 seen.phase = "done"
             except BaseException as error:
                 seen.error = error
+        self.library_seconds += time.perf_counter() - start
         return seen
 
     def _counts(self) -> Counts:

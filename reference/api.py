@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 import torch
 
 from ckptspec.reference import engine, nonreentrant, reentrant
+from ckptspec.reference.ambient import EXCLUSIVE
 from ckptspec.reference.settings import COMMON, Contexts, Options, noop_context_fn, validate
 
 P = ParamSpec("P")
@@ -132,7 +133,18 @@ def _choose(options: Options, kwargs: dict[str, Any]) -> tuple[Callable[..., Any
         raise ValueError(f"Unexpected keyword arguments: {', '.join(kwargs)}. Only use_reentrant=False has them.")
     if not torch.is_grad_enabled():
         return _plain, options  # API-10
-    return (reentrant.call if options.use_reentrant else nonreentrant.call), options
+    if options.preserve_rng_state == "exclusive":
+        return _exclusive, options
+    return _form(options), options
+
+
+def _form(options: Options) -> Callable[..., Any]:
+    return reentrant.call if options.use_reentrant else nonreentrant.call
+
+
+def _exclusive(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
+    with EXCLUSIVE:
+        return _form(options)(function, args, kwargs, options)
 
 
 def _plain(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:

@@ -68,8 +68,12 @@ class Arguments:
             if error := self.versions.error():
                 raise error
             return self.args, self.kwargs
-        args, kwargs = self.saved
-        return tuple([make() for make in args]), {k: make() for k, make in kwargs.items()}
+        args, kwargs = [], {}
+        for make in self.saved[0]:  # no comprehension: this recurs once for each region around, and depth is scarce
+            args.append(make())  # noqa: PERF401
+        for name, make in self.saved[1].items():
+            kwargs[name] = make()  # noqa: PERF403
+        return tuple(args), kwargs
 
 
 def _recipe(value: Any, unpack: dict[int, Callable[[], Tensor]]) -> Callable[[], Any]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from ckptspec.reference.engine import DispatchMode
 
+from ckptspec.reference.engine import DispatchMode
 from ckptspec.reference.errors import CheckpointError, ReplayMismatchError
 
 INTERNAL = (str(Path(torch.__file__).parent), str(Path(__file__).parent))

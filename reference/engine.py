@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
 from torch.utils import _pytree as pytree
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -59,6 +59,25 @@ else:
         """The same through a graph node of its own: torch 2.11 has no saved tensor without a node."""
         node = _Keep.apply(torch.empty((), requires_grad=True), tensor).grad_fn
         return lambda: node.saved_tensors[0]
+
+
+class hooks_kept:
+    """Afterwards, `tensors` have the gradient hooks that they had before: one that a region registers on an argument in
+    the forward is there already, and would run twice if the replay's were left. Public handles only remove their own."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.before = [(t, len(t._backward_hooks or ())) for t in tensors if t.requires_grad]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: Any) -> None:
+        for tensor, count in self.before:
+            hooks = tensor._backward_hooks
+            while hooks is not None and len(hooks) > count:
+                hooks.popitem()
 
 
 # The running group: autograd hands this thread-local to its device threads, a Python one would be lost there.

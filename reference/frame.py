@@ -32,7 +32,7 @@ from torch.overrides import TorchFunctionMode
 
 from ckptspec.reference import engine
 from ckptspec.reference.ambient import Ambient
-from ckptspec.reference.arguments import Arguments
+from ckptspec.reference.arguments import Arguments, tensors_in
 from ckptspec.reference.determinism import Description, ValueCheck, describe
 from ckptspec.reference.errors import (
     CheckpointError,
@@ -120,11 +120,22 @@ class Frame:
         return slot
 
     def unpack(self, slot: Slot) -> Tensor:
-        """A backward asks for the value in `slot`: recompute it, with all others of the region, or take it."""
+        """A backward asks for the value in `slot`: take it, or recompute it with all others of the region first."""
         if torch.compiler.is_compiling():
-            value: Tensor = engine.uncompiled(self._take, slot)
+            value: Tensor = engine.uncompiled(self.unpack, slot)
             return value
-        return self._take(slot)
+        group = engine.current_group()
+        key: Hashable = engine.graph_task() if group is None else group.key
+        found = slot.values.pop(key, None)
+        if found is None:
+            with self.lock:
+                found = slot.values.pop(key, None) or self._recompute(slot, key, group)
+        tensor, version = found
+        if tensor._version != version:  # MUT-05, LB-04: autograd does not compare versions under hooks
+            self.fail(OverwrittenValueError(slot.index, version, tensor._version))
+        if self.values is not None and self.values.differs(slot.index, tensor):
+            self.fail(ValueMismatchError(slot.index))
+        return tensor
 
     def forward_is_done(self) -> None:
         self.complete = True
@@ -148,20 +159,6 @@ class Frame:
             raise self.explain(error) from error  # ERR-05
         raise error
 
-    def _take(self, slot: Slot) -> Tensor:
-        group = engine.current_group()
-        key: Hashable = engine.graph_task() if group is None else group.key
-        value = slot.values.pop(key, None)
-        if value is None:
-            with self.lock:
-                value = slot.values.pop(key, None) or self._recompute(slot, key, group)
-        tensor, version = value
-        if tensor._version != version:  # MUT-05, LB-04: autograd does not compare versions under hooks
-            self.fail(OverwrittenValueError(slot.index, version, tensor._version))
-        if self.values is not None and self.values.differs(slot.index, tensor):
-            self.fail(ValueMismatchError(slot.index))
-        return tensor
-
     def _recompute(self, slot: Slot, key: Hashable, group: Any) -> tuple[Tensor, int]:
         known = slot.index < self.replayed.get(key, 0)
         if known and group is not None:
@@ -174,7 +171,9 @@ class Frame:
             group.endings.append(ending)
         elif isinstance(key, int):
             engine.at_end_of_backward(ending)
-        Replay(self, key).run()
+        args, kwargs = self.arguments.restored()  # may replay the surrounding region: from here, depth is not added to
+        with engine.hooks_kept(tensors_in((*args, *kwargs.values()))):
+            Replay(self, key).run(args, kwargs)
         self.replayed[key] = len(self.slots)
         return slot.values.pop(key)
 
@@ -195,9 +194,8 @@ class Replay:
         self.stopper: TorchFunctionMode | None = None
         self.user_hooks: Hooks | None = None  # regions replayed inside save for no one: nothing to show to user hooks
 
-    def run(self) -> None:
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         frame = self.frame
-        args, kwargs = frame.arguments.restored()
         with frame.ambient.restored(), saved_tensors_hooks(self.pack, _itself):
             context = frame.context
             if context is None:

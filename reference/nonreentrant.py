@@ -9,7 +9,7 @@ from typing import Any
 from torch.autograd.graph import saved_tensors_hooks
 
 from ckptspec.reference import debug, engine, selective
-from ckptspec.reference.ambient import EXCLUSIVE, Ambient
+from ckptspec.reference.ambient import Ambient
 from ckptspec.reference.arguments import Arguments, tensors_in
 from ckptspec.reference.errors import SuppressedForwardError, VmapError
 from ckptspec.reference.frame import Frame, Hooks, Replay
@@ -29,12 +29,11 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     frame = Frame(function, arguments, ambient, options.determinism_check, options.early_stop)
     if hooks is not None:
         frame.user_hooks = _of_the_user(hooks)
-    if options[1:] == DEFAULTS[1:]:
+    if options.context_fn is noop_context_fn and not options.debug:
         with saved_tensors_hooks(frame.pack, frame.unpack):
             result = function(*args, **kwargs)
     else:
-        with EXCLUSIVE if ambient.exclusive else nullcontext():
-            result = _within_contexts(frame, options, args, kwargs)
+        result = _within_contexts(frame, options, args, kwargs)
     frame.forward_is_done()
     return result
 

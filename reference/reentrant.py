@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ckptspec.reference import engine
-from ckptspec.reference.ambient import EXCLUSIVE, Ambient
+from ckptspec.reference.ambient import Ambient
 from ckptspec.reference.arguments import Versions, tensors_in
 from ckptspec.reference.errors import (
     ReentrantCreateGraphError,
@@ -62,7 +61,7 @@ class CheckpointFunction(torch.autograd.Function):
         ctx.save_for_backward(*(args[i] for i in ctx.positions))
         ctx.nested = Versions(tensors_in(ctx.args))
         before = Versions(tensors)
-        with torch.no_grad(), EXCLUSIVE if ctx.ambient.exclusive else nullcontext():
+        with torch.no_grad():
             outputs = run_function(*args)  # REENT-01
         ctx.ambient.check_use()
         ctx.own_change = before.error()

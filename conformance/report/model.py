@@ -76,6 +76,8 @@ def build(
         "timing": {
             "started": started.isoformat(timespec="seconds"),
             "seconds": round((datetime.datetime.now(datetime.UTC) - started).total_seconds(), 1),
+            "library": round(sum(r.library_seconds for r in records), 1),
+            "harness": round(sum(r.seconds - r.library_seconds for r in records), 1),
             "cases": {r.case: round(r.seconds, 4) for r in records},
         },
     }
@@ -85,7 +87,7 @@ def build(
 
 def _case(record: Record, gate: Gate) -> dict[str, Any]:
     data = record.to_json()
-    del data["seconds"]
+    del data["seconds"], data["library_seconds"]
     entry = gate.reasons.get(record.case)
     return data | {
         "expectation": gate.expectations[record.case],
