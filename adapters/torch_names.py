@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -24,6 +24,8 @@ NON_REENTRANT = {
     Capability.KEYWORDS, Capability.NESTED_ARGUMENTS, Capability.STRUCTURED_RESULTS, Capability.CAPTURED_ONLY,
     Capability.FREE_CAPTURES, Capability.UNPRESERVED_RANDOM, Capability.DETERMINISM_CHECK,
     Capability.PARTIAL_BACKWARD, Capability.HIGHER_ORDER, Capability.GRADIENT_INSIDE,
+    Capability.FORWARD_GRAPH, Capability.CHOSEN_INPUTS, Capability.DEFAULT_DEVICE,
+    Capability.SAME_ARGUMENTS, Capability.HOOKS_ONCE, Capability.FORWARD_MODE,
 }  # fmt: skip
 REENTRANT = {Capability.REENTRANT, Capability.UNPRESERVED_RANDOM, Capability.NO_EARLY_STOP}
 
@@ -100,8 +102,18 @@ def _variant(
     def decorator(options: dict[str, Any]) -> Any:
         return module.checkpoint(**translated(options))
 
+    def sequential(functions: Iterable[Region], segments: int, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        return module.checkpoint_sequential(functions, segments, *inputs, **translated(options))
+
     capabilities = also | _capabilities(module, is_reentrant=host.uses_backward)
-    return Checkpointer(call, capabilities, decorator if Capability.DECORATOR in capabilities else None, module)
+    return Checkpointer(
+        call,
+        capabilities,
+        decorator=decorator if Capability.DECORATOR in capabilities else None,
+        sequential=sequential if Capability.SEQUENTIAL in capabilities else None,
+        group=getattr(module, "GraphExecGroup", None),
+        api=module,
+    )
 
 
 def _capabilities(module: ModuleType, *, is_reentrant: bool) -> frozenset[Capability]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import importlib.util
 import platform
 import statistics
 import sys
@@ -27,13 +28,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 HERE = Path(__file__).parent
-if "ckptspec" not in sys.modules:
-    try:
-        import ckptspec.reference
-    except ModuleNotFoundError:  # a checkout without an install
-        package = types.ModuleType("ckptspec")
-        package.__path__ = [str(HERE.parent)]
-        sys.modules["ckptspec"] = package
+if "ckptspec" not in sys.modules and importlib.util.find_spec("ckptspec") is None:  # a checkout without an install
+    package = types.ModuleType("ckptspec")
+    package.__path__ = [str(HERE.parent)]
+    sys.modules["ckptspec"] = package
 import ckptspec.reference as ours  # noqa: E402
 
 aten = torch.ops.aten
@@ -254,7 +252,8 @@ def explicit(rounds: int) -> str:
     }
     case = next(iter(cases()))
     result = overhead(case, {k: Caller(ours, {"use_reentrant": False, **o}) for k, o in options.items()}, rounds // 2)
-    return table("Options, on the tiny region", ["option", "above the limit, us"], [[k, us(v)] for k, v in result.of.items()])
+    rows = [[f"`{name}`", us(seconds)] for name, seconds in result.of.items()]
+    return table("Options, on the tiny region", ["option", "above the limit, us"], rows)
 
 
 def main() -> None:
@@ -267,13 +266,13 @@ def main() -> None:
     text = "\n".join([
         "# What the reference costs",
         "",
-        "Written by `python benchmarks/reference_overhead.py`, which says what is measured and how "
-        f"(torch {torch.__version__}, Python {platform.python_version()}, one thread, medians of {rounds} interleaved rounds).",
-        "`ours / torch` is the share of torch.utils.checkpoint's overhead; `at most` is what this project allows itself.",
+        "Written by `python benchmarks/reference_overhead.py`, which says what is measured and how. One thread, medians",
+        f"of {rounds} interleaved rounds, torch {torch.__version__}, Python {platform.python_version()}.",
+        "`ours / torch` is the share of torch.utils.checkpoint's overhead; `at most` is what we allow ourselves.",
         "",
         times,
-        "Bytes made by operations and alive after the forward, and at the peak of backward. Not counted, by either: the",
-        "generator state of each region, and beside each saved random operator (5 kB on the CPU).",
+        "Made by operations and alive after the forward, and at the peak of backward. Not counted, for either: the",
+        "generator's state of each region, and beside each saved random operator (5 kB on the CPU).",
         "",
         sizes,
         growth(rounds),

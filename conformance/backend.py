@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,13 @@ class Fact(enum.Enum):
     HELD_BYTES = "a count of the bytes that live arrays hold"
     RELEASE = "objects released by reference counting alone"
     TORCH_NAMES = "a module with torch's names"
+    THREADS = "several threads that compute at the same time"
+    FORWARD_MODE = "derivatives in forward mode"
+    BATCHING = "functions mapped over a batch"
+    ACCELERATOR = "an accelerator with a random generator of its own"
+    SEVERAL_ACCELERATORS = "several accelerators of one type"
+    COMPILER = "a compiler of functions"
+    PROCESSES = "several processes that communicate"
 
 
 class Capability(enum.Enum):
@@ -72,6 +79,15 @@ class Capability(enum.Enum):
     GROUP = "several backward calls that share their replays"
     SEQUENTIAL = "a sequence of functions checkpointed in segments"
     SAVED_HOOKS_OPTION = "saved results that pass through the ambient saved-tensor hooks, on request"
+    FORWARD_GRAPH = "a forward that records the graph to which hooks, flags and views belong"
+    CHOSEN_INPUTS = "gradients of chosen arrays only"
+    DEFAULT_DEVICE = "a replay under the default device that forward had"
+    SAME_ARGUMENTS = "a replay that is given the very objects that forward was given"
+    HOOKS_ONCE = "hooks that fire once a backward, inside a region and on what it reads"
+    FORWARD_MODE = "derivatives in forward mode through a region"
+    EXCLUSIVE_RANDOM = "random regions in several threads at once, on request"
+    WRAPPER = "modules that are checkpointed whenever they are called"
+    WRAPPED_PARTS = "such modules in the place of those parts of a model that a predicate chooses"
     VALUE_CHECK = "comparison of the values in a replay, on request"
 
 
@@ -89,6 +105,10 @@ class Ops:
     def __init__(self, host: str, table: Mapping[str, Callable[..., Any]]) -> None:
         self._host = host
         self._table = dict(table)
+
+    def has(self, *names: str) -> bool:
+        """Whether all of these operations are there."""
+        return set(names) <= set(self._table)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -141,6 +161,10 @@ class Host(ABC):
         It is an operation of its own to a policy, under the name "probe".
         """
 
+    def prober(self, executed: Callable[[], None]) -> Callable[[Array], Array]:
+        """`probe` with `executed` bound, for a host whose compiler needs it so."""
+        return lambda x: self.probe(x, executed)
+
     def settle(self) -> None:
         """Wait for whatever runs asynchronously."""
 
@@ -154,6 +178,25 @@ class Host(ABC):
     def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         """The gradient of `sum(fn(x))`, itself differentiable (HIGHER_ORDER)."""
         raise MissingFact(f"{self.name} has no gradients of gradients")
+
+    def jvp(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
+        """The value of `fn(x)` and its derivative along the tangent, both cut off from the graph (FORWARD_MODE)."""
+        raise MissingFact(f"{self.name} has no derivatives in forward mode")
+
+    def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        """`fn` mapped over the first axis, itself differentiable (BATCHING)."""
+        raise MissingFact(f"{self.name} cannot map a function over a batch")
+
+    def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """`fn`, compiled when it is first called, and differentiable; probes inside still count (COMPILER)."""
+        raise MissingFact(f"{self.name} has no compiler")
+
+    def joined(self, rank: int, count: int, folder: str) -> contextlib.AbstractContextManager[None]:
+        """This process as the one of that rank among several that find each other in a folder (PROCESSES).
+
+        Waiting for a process that never comes must end in an exception.
+        """
+        raise MissingFact(f"{self.name} has no processes that communicate")
 
     def needs_gradient(self, array: Array) -> bool:
         """Whether the array is connected to a primal (GRADIENT_FLAGS)."""
@@ -192,11 +235,19 @@ class Checkpointer:
 
     checkpoint: `checkpoint(region, args, kwargs, options)` calls the region checkpointed, options by the names below.
     decorator: `decorator(options)` returns a decorator; only with Capability.DECORATOR.
+    sequential: `sequential(functions, segments, inputs, options)` runs a sequence in segments; only with
+        Capability.SEQUENTIAL.
+    group: a context within which several backward calls share their replays; only with Capability.GROUP.
+    wrapper: `wrapper(module, options)` returns a module that is checkpointed whenever it is called; only with
+        Capability.WRAPPER.
+    wrap_parts: `wrap_parts(model, is_wanted, options)` does that to the parts of a model that a predicate chooses;
+        only with Capability.WRAPPED_PARTS.
     api: the module with torch.utils.checkpoint's names, where the host has torch's names.
     capabilities: what it offers beyond the core.
 
     Options, each present only if a clause asks for it; what cannot be translated is refused with an exception:
-    `early_stop` (bool), `preserve_rng_state` (bool), `determinism_check` ("default" or "none"),
+    `early_stop` (bool), `determinism_check` ("default" or "none"),
+    `preserve_rng_state` (bool, or "exclusive": one region of this kind at a time, EXCLUSIVE_RANDOM),
     `save` (names of operations), `save_names` (names given by `Host.named`),
     `policy` (a function from an operation's name to bool: whether its result is saved; None for unknown operations).
     Clauses of profile *torch* also use torch's own: `context_fn`, `debug`, `respect_saved_tensors_hooks`.
@@ -205,6 +256,10 @@ class Checkpointer:
     checkpoint: Callable[[Region, tuple[Any, ...], dict[str, Any], dict[str, Any]], Any]
     capabilities: frozenset[Capability] = frozenset()
     decorator: Callable[[dict[str, Any]], Callable[[Region], Region]] | None = None
+    sequential: Callable[[Iterable[Region], int, tuple[Any, ...], dict[str, Any]], Any] | None = None
+    group: Callable[[], contextlib.AbstractContextManager[Any]] | None = None
+    wrapper: Callable[[Any, dict[str, Any]], Any] | None = None
+    wrap_parts: Callable[[Any, Callable[[Any], bool], dict[str, Any]], None] | None = None
     api: Any = None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import json
+import logging
 import sys
 import time
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 
 from ckptspec.conformance.backend import Checkpointer, Host, MissingFact
 from ckptspec.conformance.clause import Clause, by_name
+from ckptspec.conformance.explore import DEFAULT, Exploration
 from ckptspec.conformance.under_test import UnderTest, collected
 from ckptspec.conformance.verdict import Observed, Verdict, conclude
 
@@ -77,12 +79,13 @@ def execute(
     call: Callable[[UnderTest], None],
     host: Host,
     checkpointer: Checkpointer,
+    exploration: Exploration = DEFAULT,
 ) -> tuple[Record, BaseException | None]:
     """Run a case and conclude. Returns the record and the exception behind it; nothing is raised."""
-    under_test = UnderTest(host, checkpointer)
+    under_test = UnderTest(host, checkpointer, exploration)
     start = time.perf_counter()
     error: BaseException | None = None
-    with collected(), warnings.catch_warnings():
+    with collected(), unlogged(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library's warnings are no failures; a clause about them records its own
         try:
             for fact in sorted(clause.needs - host.facts, key=lambda f: f.name):
@@ -106,6 +109,17 @@ def execute(
     record.seconds = time.perf_counter() - start
     record.library_seconds = under_test.library_seconds
     return record, error
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """No log record reaches the handlers of pytest, which raise inside the library if one cannot be formatted."""
+    root = logging.getLogger()
+    handlers, root.handlers = root.handlers, []
+    try:
+        yield
+    finally:
+        root.handlers = handlers
 
 
 @contextmanager

@@ -23,7 +23,7 @@ SPEC_REVISION = 1
 CHAPTERS = (
     "api", "deco", "grad", "io", "rng", "stop", "det", "mut", "view",
     "retain", "ho", "nest", "ord", "err", "reent", "side", "ctx", "amp",
-    "hook", "func", "mem", "seq", "dev", "group", "sel", "thread",
+    "hook", "func", "mem", "seq", "dev", "group", "sel", "thread", "fuzz",
 )  # fmt: skip
 
 FOLDER = pathlib.Path(__file__).parent

@@ -25,6 +25,7 @@ from ckptspec.conformance import baseline, gate, preflight, resolve
 from ckptspec.conformance.backend import Adapter, Checkpointer, Host
 from ckptspec.conformance.case import Record, deadline, execute, from_properties, of_node, to_property
 from ckptspec.conformance.clause import FOLDER, Clause, by_name, registry
+from ckptspec.conformance.explore import DEFAULT, Exploration
 from ckptspec.conformance.isolation import LATE, Book, linger, threads
 from ckptspec.conformance.report import model, render
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
@@ -34,10 +35,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "the implementation: a name, pkg.module:object, path.py:object, dropin:MODULE",
     },
-    "--device": {"metavar": "DEVICE", "default": "cpu", "help": "where arrays live: cpu (default) or cuda"},
+    "--device": {"metavar": "DEVICE", "default": "cpu", "help": "where arrays live: cpu (default), cuda or sim"},
     "--report": {"metavar": "DIR", "help": "where the report is written (default: reports)"},
     "--clause": {"metavar": "GLOB", "action": "append", "default": [], "help": "only clauses whose id matches"},
     "--baseline": {"metavar": "FILE", "help": "known failures (default: the adapter's own, if it is one of ours)"},
+    "--max-examples": {
+        "metavar": "N",
+        "type": int,
+        "default": DEFAULT.examples,
+        "help": f"programs that each FUZZ clause draws (default: {DEFAULT.examples})",
+    },
+    "--seed": {"metavar": "N", "type": int, "help": "draw other programs than the usual ones (FUZZ)"},
     "--case-timeout": {
         "metavar": "SECONDS",
         "type": float,
@@ -70,18 +78,27 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.help:
         return
+    asked = [folder for argument in config.args if (folder := _suite_at(config, argument))]
+    for folder in asked:
+        if folder != FOLDER.resolve():
+            raise pytest.UsageError(
+                f"the clauses of {folder} were asked for, but ckptspec is installed from {FOLDER}:"
+                " run `pytest --pyargs ckptspec.conformance`, or install the checkout with `pip install -e`"
+            )
     if config.option.adapter is not None:
         config.pluginmanager.register(_Suite(config), "ckptspec-suite")
-    elif any(_is_the_suite(config, argument) for argument in config.args):
+    elif asked:
         raise pytest.UsageError(f"--adapter=NAME is missing; there are: {', '.join(sorted(resolve.names()))}")
 
 
-def _is_the_suite(config: pytest.Config, argument: str) -> bool:
-    """Whether an argument of the command line names the chapters' folder or something in it."""
+def _suite_at(config: pytest.Config, argument: str) -> pathlib.Path | None:
+    """The folder of clauses that an argument of the command line names, or names something in; None for others."""
     name = argument.partition("::")[0]
+    if name.startswith("ckptspec.conformance"):
+        return FOLDER.resolve()
     path = (config.invocation_params.dir / name).resolve()
-    folder = FOLDER.resolve()
-    return name.startswith("ckptspec.conformance") or path == folder or folder in path.parents
+    folders = (path, path.parent)
+    return next((f for f in folders if (f / "under_test.py").exists() and (f / "clause.py").exists()), None)
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
@@ -95,15 +112,10 @@ def pytest_collect_directory(path: pathlib.Path, parent: pytest.Collector) -> py
 
 
 def pytest_pycollect_makemodule(module_path: pathlib.Path, parent: pytest.Collector) -> pytest.Module | None:
-    if module_path.parent == FOLDER:
-        chapter: pytest.Module = _Chapter.from_parent(parent, path=module_path)
-        return chapter
-    if (module_path.parent / "under_test.py").exists() and (module_path.parent / "clause.py").exists():
-        raise pytest.UsageError(
-            f"the clauses of {module_path.parent} were asked for, but ckptspec is installed from {FOLDER}:"
-            " run `pytest --pyargs ckptspec.conformance`, or install the checkout with `pip install -e`"
-        )
-    return None
+    if module_path.parent != FOLDER:
+        return None
+    chapter: pytest.Module = _Chapter.from_parent(parent, path=module_path)
+    return chapter
 
 
 class _Chapter(pytest.Module):
@@ -240,11 +252,22 @@ class _Suite:
         self.threads = self.threads or threads()
         with deadline(limit):
             record, error = execute(
-                clause, variant, parameters, lambda u: clause.function(u, **chosen), host, checkpointer
+                clause,
+                variant,
+                parameters,
+                lambda u: clause.function(u, **chosen),
+                host,
+                checkpointer,
+                self._how(clause),
             )
         pyfuncitem.user_properties.append(to_property(record))
         self._show(record, clause, error)
         return True
+
+    def _how(self, clause: Clause) -> Exploration:
+        """How far FUZZ clauses go; a known failure is not made smaller each time."""
+        is_known = any(k.clause == clause.id for k in self.known)
+        return Exploration(self.config.option.max_examples, self.config.option.seed, is_shrinking=not is_known)
 
     def _show(self, record: Record, clause: Clause, error: BaseException | None) -> None:
         """Tell pytest what it should print; the exit code is decided at the end."""

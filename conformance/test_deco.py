@@ -4,8 +4,8 @@
 given to the function.
 """
 
-from ckptspec.conformance.backend import Capability
-from ckptspec.conformance.clause import MUST, SHOULD, clause
+from ckptspec.conformance.backend import Capability, Fact
+from ckptspec.conformance.clause import MAY, MUST, SHOULD, Profile, clause
 
 DECORATOR = Capability.DECORATOR
 
@@ -52,6 +52,30 @@ def test_the_function_may_have_parameters_named_like_options(under_test, keyword
         return region(x, **{keyword: w})
 
     under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
+
+
+@clause("DECO-03", MUST, tests=DECORATOR, needs=(Fact.TORCH_NAMES,), profile=Profile.TORCH)
+def test_an_unknown_option_is_refused_before_any_call(under_test):
+    """An option that does not exist is refused when the decorator is made or applied, not at the first call.
+
+    Source: pytorch/pytorch#189411.
+    """
+    ops, probe, decorator, refused = under_test.ops, under_test.probe(), under_test.api.checkpoint, []
+
+    def program(checkpoint, x):
+        @checkpoint.decorator()
+        def region(x):
+            return ops.exp(ops.sin(probe(x)))
+
+        return region(x)
+
+    under_test.run(program, under_test.array())
+    try:
+        decorator(use_reentrant=False, no_such_option=1)(ops.sin)
+    except Exception:
+        refused.append(True)
+
+    assert refused, "an unknown option was accepted"
 
 
 @clause("DECO-04", MUST, tests=DECORATOR)
@@ -123,6 +147,120 @@ def test_a_decorator_and_what_it_decorated_can_be_used_again(under_test):
     under_test.run(program, under_test.array())
 
 
+@clause(
+    "DECO-07",
+    MUST,
+    tests=(DECORATOR, Capability.EARLY_STOP_SETTING),
+    needs=(Fact.TORCH_NAMES,),
+    profile=Profile.TORCH,
+    at=("decoration", "call"),
+)
+def test_settings_count_at_the_call(under_test, at):
+    """A context that overrides an option counts where it is active at the call, not where it was at decoration.
+
+    Source: pytorch/pytorch#189411; torch.utils.checkpoint, `set_checkpoint_early_stop`.
+    """
+    ops, head, tail = under_test.ops, under_test.probe("head"), under_test.probe("tail")
+    set_early_stop = under_test.api.set_checkpoint_early_stop
+
+    def program(checkpoint, x):
+        def region(x):
+            return tail(ops.add(ops.exp(ops.sin(head(x))), 1.0))
+
+        with set_early_stop(False if at == "decoration" else None):
+            decorated = checkpoint.decorator()(region)
+        with set_early_stop(False if at == "call" else None):
+            return decorated(x)
+
+    seen = under_test.run(program, under_test.array())
+
+    assert seen.backward[tail] == (at == "call"), "the setting at the call did not decide"
+
+
+@clause("DECO-08", SHOULD, tests=(DECORATOR, Capability.REENTRANT), needs=(Fact.TORCH_NAMES,), profile=Profile.TORCH)
+def test_each_call_warns_if_the_decorator_chose_no_form(under_test):
+    """Where a decorator chooses neither form, each call warns and names its line; the decoration does not.
+
+    Source: pytorch/pytorch#189411.
+    """
+    ops, probe, decorator, at_decoration, at_call = (
+        under_test.ops,
+        under_test.probe(),
+        under_test.api.checkpoint,
+        [],
+        [],
+    )
+
+    def program(checkpoint, x):
+        def decorated(region, x):
+            with under_test.warnings() as warned:
+                region = decorator()(region)
+            at_decoration.extend(warned)
+            with under_test.warnings() as warned:
+                y = region(x)
+            at_call.extend(warned)
+            return y
+
+        return checkpoint.through(decorated)(lambda x: ops.exp(ops.sin(probe(x))), x)
+
+    under_test.run(program, under_test.array())
+
+    assert not at_decoration, "the decoration warned"
+    assert len(at_call) == 1, "the call did not warn, or more than once"
+    assert all(w.is_at_call for w in at_call), "a warning points into the implementation"
+
+
+@clause(
+    "DECO-09",
+    SHOULD,
+    tests=(DECORATOR, Capability.DETERMINISM_CHECK),
+    needs=(Fact.TORCH_NAMES,),
+    profile=Profile.TORCH,
+)
+def test_an_option_with_an_unknown_value_is_refused_before_any_call(under_test):
+    """An option's value that does not exist is refused when the decorator is made or applied, not at the first call.
+
+    Source: torch.utils.checkpoint, `determinism_check`.
+    """
+    ops, probe, accepted = under_test.ops, under_test.probe(), []
+
+    def program(checkpoint, x):
+        @checkpoint.decorator()
+        def region(x):
+            return ops.exp(ops.sin(probe(x)))
+
+        try:
+            accepted[:] = [checkpoint.decorator(determinism_check="bogus")(ops.sin)]
+        except Exception:
+            accepted.clear()
+        return region(x)
+
+    under_test.run(program, under_test.array())
+
+    assert not accepted, "an unknown value was accepted"
+
+
+@clause("DECO-10", MUST, tests=DECORATOR)
+def test_a_keyword_of_a_decorated_function_is_used_or_refused(under_test):
+    """A keyword argument of a decorated function takes effect, or the call raises; it is never dropped.
+
+    Source: torch.utils.checkpoint, `use_reentrant`; pytorch/pytorch#189411.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def region(x, scale=1.0):
+        return ops.exp(ops.multiply(ops.sin(probe(x)), scale))
+
+    def program(checkpoint, x):
+        return checkpoint.decorator()(region)(x, scale=2.0)
+
+    def without(checkpoint, x):
+        return checkpoint.decorator()(region)(x)
+
+    under_test.attempt(program, under_test.array())
+    under_test.run(without, under_test.array())
+
+
 @clause("DECO-11", MUST, tests=DECORATOR)
 def test_decorating_twice_nests_the_region(under_test):
     """A function that is decorated twice gives the values and gradients of the plain one.
@@ -138,6 +276,50 @@ def test_decorating_twice_nests_the_region(under_test):
             return ops.exp(ops.sin(probe(x)))
 
         return region(x)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("DECO-12", MAY, tests=DECORATOR)
+def test_a_decorated_object_is_no_longer_that_object(under_test):
+    """A callable object can be decorated; the result is called like it, but does not have its attributes.
+
+    Source: pytorch/pytorch#189411.
+    """
+    ops, probe, kept = under_test.ops, under_test.probe(), []
+
+    class Layer:
+        """A layer."""
+
+        def __init__(self, weight):
+            self.weight = weight
+
+        def __call__(self, x):
+            return ops.exp(ops.multiply(ops.sin(probe(x)), self.weight))
+
+    def program(checkpoint, x):
+        layer = checkpoint.decorator()(Layer(2.0))
+        kept.append(hasattr(layer, "weight"))
+        return layer(x)
+
+    under_test.run(program, under_test.array())
+
+    assert not kept[-1], "the object's attributes are still there"
+
+
+@clause("DECO-13", MAY, tests=DECORATOR, needs=(Fact.TORCH_NAMES,), profile=Profile.TORCH)
+def test_none_for_the_function_makes_a_decorator(under_test):
+    """None in the function's place gives a decorator, as the call without a function does.
+
+    Source: torch.utils.checkpoint, signature of `checkpoint`.
+    """
+    ops, probe, decorator = under_test.ops, under_test.probe(), under_test.api.checkpoint
+
+    def program(checkpoint, x):
+        def decorated(region, x):
+            return decorator(None, use_reentrant=False)(region)(x)
+
+        return checkpoint.through(decorated)(lambda x: ops.exp(ops.sin(probe(x))), x)
 
     under_test.run(program, under_test.array())
 

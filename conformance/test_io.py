@@ -4,8 +4,8 @@ Anything that the function accepts may be an argument; the replay sees the same 
 function returns comes back.
 """
 
-from ckptspec.conformance.backend import Capability
-from ckptspec.conformance.clause import MUST, Profile, clause
+from ckptspec.conformance.backend import Capability, Fact
+from ckptspec.conformance.clause import MAY, MUST, SHOULD, Profile, clause
 
 
 @clause("IO-01", MUST, argument=("number", "text", "none", "flag"))
@@ -128,6 +128,78 @@ def test_results_in_containers_are_not_silently_cut_off(under_test, result):
         return ops.add(x, box[0] if result == "list" else box["y"])
 
     under_test.run(program, under_test.array())
+
+
+@clause("IO-07", MAY, needs=(Fact.EAGER,))
+def test_containers_are_handed_on_not_copied(under_test):
+    """A replay is given the containers that forward was given, not copies of them.
+
+    Not promised: that a function which empties a list among its arguments can be replayed.
+    Source: torch.utils.checkpoint; huggingface/transformers#46572.
+    """
+    ops, probe, given = under_test.ops, under_test.probe(), []
+
+    def program(checkpoint, x):
+        given.clear()
+
+        def region(x, box):
+            given.append(box)
+            return ops.exp(ops.sin(ops.multiply(probe(x), box["scale"])))
+
+        return checkpoint(region, x, {"scale": 2.0})
+
+    under_test.run(program, under_test.array())
+
+    assert all(box is given[0] for box in given), "the replay was given another container"
+
+
+@clause(
+    "IO-08", SHOULD, tests=Capability.SAME_ARGUMENTS, needs=(Fact.EAGER,), how=("positional", "keyword", "in a list")
+)
+def test_a_replay_is_given_the_same_arrays(under_test, how):
+    """An array among the arguments is in the replay the very object that it was in forward, attributes included.
+
+    Not promised: the same object where saved values pass through hooks, as inside another region.
+    Source: torch.utils.checkpoint, `use_reentrant`; PaddlePaddle/Paddle#70508.
+    """
+    ops, probe, given = under_test.ops, under_test.probe(), []
+
+    def program(checkpoint, x):
+        given.clear()
+
+        def region(x):
+            given.append(x)
+            return ops.exp(ops.sin(probe(x)))
+
+        if how == "keyword":
+            return checkpoint(region, x=x)
+        return checkpoint(lambda box: region(box[0]), [x]) if how == "in a list" else checkpoint(region, x)
+
+    under_test.run(program, under_test.array())
+
+    assert all(x is given[0] for x in given), "the replay was given another array"
+
+
+@clause("IO-09", MUST, needs=(Fact.EAGER, Fact.GRADIENT_FLAGS))
+def test_arguments_need_a_gradient_in_the_replay_as_in_forward(under_test):
+    """An argument needs a gradient in the replay if, and only if, it does in forward.
+
+    Source: torch.utils.checkpoint; PaddlePaddle/Paddle#62979.
+    """
+    ops, probe, flags, data = under_test.ops, under_test.probe(), [], under_test.array(1.0, 2.0, 3.0, 4.0)
+
+    def program(checkpoint, x, w):
+        flags.clear()
+
+        def region(x, data, w):
+            flags.append([under_test.needs_gradient(a) for a in (x, data, w)])
+            return ops.exp(ops.multiply(ops.sin(probe(x)), ops.multiply(data, w)))
+
+        return checkpoint(region, x, data, under_test.stop_gradient(w))
+
+    under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
+
+    assert all(found == [True, False, False] for found in flags), "an argument's flag changed in the replay"
 
 
 @clause("IO-10", MUST, profile=Profile.CORE)

@@ -82,20 +82,3 @@ def test_a_region_may_contain_several_regions(under_test):
         return checkpoint(outer, x)
 
     under_test.run(program, under_test.array())
-
-
-@clause("NEST-10", MUST, tests=Capability.HIGHER_ORDER, needs=(Fact.HIGHER_ORDER,))
-def test_gradients_of_gradients_equal_the_plain_run(under_test):
-    """The gradient of a gradient through a region is that of the plain call.
-
-    Source: torch.utils.checkpoint, `use_reentrant`; Oneflow-Inc/oneflow#9053.
-    """
-    ops, probe = under_test.ops, under_test.probe()
-
-    def program(checkpoint, x):
-        def loss(x):
-            return checkpoint(lambda x: ops.exp(ops.sin(probe(x))), x)
-
-        return under_test.gradient(loss)(x)
-
-    under_test.run(program, under_test.array())

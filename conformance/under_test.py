@@ -10,10 +10,14 @@ of the same case must show one.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import gc
+import pathlib
+import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from ckptspec.conformance.backend import Array, Checkpointer, Host, MissingFact, Pullback, Region
+from ckptspec.conformance.backend import Array, Capability, Checkpointer, Host, MissingFact, Pullback, Region
+from ckptspec.conformance.explore import DEFAULT, Exploration, Explored, explore
+from ckptspec.conformance.programs import IN_PLACE, OPERATIONS_OF, PURE, RANDOM, Grammar
 from ckptspec.conformance.verdict import Observed
 
 SEED = 20180101
@@ -52,12 +58,12 @@ class Probe:
     """A differentiable identity that counts its real executions."""
 
     def __init__(self, host: Host, name: str) -> None:
-        self._host = host
         self.name = name
         self.executions = 0
+        self._probe = host.prober(self._executed)
 
     def __call__(self, x: Array) -> Array:
-        return self._host.probe(x, self._executed)
+        return self._probe(x)
 
     def __repr__(self) -> str:
         return self.name
@@ -111,8 +117,23 @@ class Plain:
     def using(self, **options: Any) -> Plain:
         return self
 
+    def through(self, entry: Callable[..., Any]) -> Plain:
+        return self
+
     def decorator(self, **options: Any) -> Callable[[Region], Region]:
         return lambda region: region
+
+    def sequential(self, functions: Iterable[Region], segments: int, value: Any) -> Any:
+        return functools.reduce(lambda value, function: function(value), functions, value)
+
+    def group(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    def wrapped(self, module: Any) -> Any:
+        return module
+
+    def wrap_parts(self, model: Any, is_wanted: Callable[[Any], bool]) -> None:
+        pass
 
 
 class Checkpoint:
@@ -129,11 +150,33 @@ class Checkpoint:
     def using(self, **options: Any) -> Checkpoint:
         return Checkpoint(self._checkpointer, self._guarded, self._options | options)
 
+    def through(self, entry: Callable[..., Any]) -> Callable[..., Any]:
+        """Regions called by another function of the implementation: `entry(region, *args, **kwargs)`."""
+        return lambda *args, **kwargs: self._guarded(lambda: entry(*args, **kwargs))
+
     def decorator(self, **options: Any) -> Callable[[Region], Region]:
         """The decorator form, with these options."""
         decorator = self._checkpointer.decorator or _no_decorator
         decorate: Callable[[Region], Region] = self._guarded(decorator, self._options | options)
         return lambda region: self._watched(self._guarded(decorate, region))
+
+    def sequential(self, functions: Iterable[Region], segments: int, *inputs: Any) -> Any:
+        """The functions in order on one input, checkpointed in segments."""
+        return self._guarded(
+            self._checkpointer.sequential or _no_sequential, functions, segments, inputs, self._options
+        )
+
+    def group(self) -> contextlib.AbstractContextManager[Any]:
+        """A context within which several backward calls share their replays; it may be entered again."""
+        return _Noted(self._guarded(self._checkpointer.group or _no_group), self._guarded)
+
+    def wrapped(self, module: Any) -> Any:
+        """A module that is checkpointed whenever it is called; what leaves it is to be called through `noted`."""
+        return self._guarded(self._checkpointer.wrapper or _no_wrapper, module, self._options)
+
+    def wrap_parts(self, model: Any, is_wanted: Callable[[Any], bool]) -> None:
+        """Such modules in the place of those parts of a model that a predicate chooses."""
+        self._guarded(self._checkpointer.wrap_parts or _no_wrapper, model, is_wanted, self._options)
 
     def _watched(self, decorated: Region) -> Region:
         """The decorated function with its own name and docstring; what leaves it is noted."""
@@ -175,8 +218,43 @@ class _Api:
         return lambda *args, **kwargs: self._guarded(lambda: found(*args, **kwargs))
 
 
+class _Noted:
+    """A context of the implementation; what leaves its ends is noted."""
+
+    def __init__(self, context: Any, guarded: Callable[..., Any]) -> None:
+        self._context, self._guarded = context, guarded
+
+    def __enter__(self) -> _Noted:
+        self._guarded(self._context.__enter__)
+        return self
+
+    def __exit__(self, *exception: Any) -> bool | None:
+        is_handled: bool | None = self._guarded(self._context.__exit__, *exception)
+        return is_handled
+
+
 def _no_decorator(options: dict[str, Any]) -> Any:
     raise TypeError("this checkpointer has no decorator form")
+
+
+def _no_sequential(*args: Any) -> Any:
+    raise TypeError("this checkpointer has no sequences")
+
+
+def _no_wrapper(*args: Any) -> Any:
+    raise TypeError("this checkpointer wraps no modules")
+
+
+def _no_group() -> Any:
+    raise TypeError("this checkpointer has no groups of backward calls")
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A warning. `is_at_call`: it points to the caller's line and not into the implementation."""
+
+    text: str
+    is_at_call: bool
 
 
 class Pull:
@@ -232,12 +310,15 @@ def _map(structure: Any, is_leaf: Callable[[object], bool], change: Callable[[An
     return structure
 
 
-def difference(expected: Any, observed: Any, where: str = "") -> str | None:
-    """How two structures of NumPy arrays differ, or None if they are equal to the bit."""
+def difference(expected: Any, observed: Any, where: str = "", tolerance: float = 0.0) -> str | None:
+    """How two structures of NumPy arrays differ, or None if they are equal: to the bit, or within the tolerance."""
     if isinstance(expected, np.ndarray) and isinstance(observed, np.ndarray):
         if expected.dtype != observed.dtype or expected.shape != observed.shape:
             return f"{where}: {expected.dtype}{expected.shape} plain, {observed.dtype}{observed.shape} checkpointed"
-        if np.array_equal(expected, observed, equal_nan=np.issubdtype(expected.dtype, np.inexact)):
+        is_inexact = np.issubdtype(expected.dtype, np.inexact)
+        if np.array_equal(expected, observed, equal_nan=is_inexact):
+            return None
+        if is_inexact and tolerance and np.allclose(expected, observed, tolerance, 0.0, equal_nan=True):
             return None
         return f"{where}: {_excerpt(expected)} plain, {_excerpt(observed)} checkpointed"
     if type(expected) is not type(observed):
@@ -246,7 +327,9 @@ def difference(expected: Any, observed: Any, where: str = "") -> str | None:
         if len(expected) != len(observed) or (isinstance(expected, dict) and list(expected) != list(observed)):
             return f"{where}: structures differ"
         keys: Iterable[Any] = expected if isinstance(expected, dict) else range(len(expected))
-        return next((d for k in keys if (d := difference(expected[k], observed[k], f"{where}[{k!r}]"))), None)
+        return next(
+            (d for k in keys if (d := difference(expected[k], observed[k], f"{where}[{k!r}]", tolerance))), None
+        )
     return None if expected == observed else f"{where}: {expected!r} plain, {observed!r} checkpointed"
 
 
@@ -258,15 +341,17 @@ def _excerpt(array: np.ndarray[Any, Any]) -> str:
 class UnderTest:
     """One case's view of the implementation: the host's operations, arrays, probes and `run`."""
 
-    def __init__(self, host: Host, checkpointer: Checkpointer) -> None:
+    def __init__(self, host: Host, checkpointer: Checkpointer, exploration: Exploration = DEFAULT) -> None:
         self._host = host
         self._checkpointer = checkpointer
         self._probes: list[Probe] = []
         self._left: list[tuple[BaseException, str]] = []
         self._phase = "forward"
         self._guard: Callable[..., Any] = _unguarded
+        self._exploration = exploration
         self.evidence: list[dict[str, Any]] = []
         self.library_seconds = 0.0
+        self.part: Part | None = None
         self.ops = host.ops
 
     # -- what programs are made of
@@ -314,6 +399,59 @@ class UnderTest:
         """A key for a random operation."""
         return self._host.key(seed)
 
+    def differentiate(self, fn: Callable[..., Array], *primals: Array) -> tuple[Array, tuple[Array, ...]]:
+        """The value of `fn(*primals)` and the gradients of its sum: a differentiation beside that of `run`."""
+        outputs, pullback = self._host.vjp(lambda *copies: (fn(*copies),), *primals)
+        return outputs[0], tuple(self._guard(pullback, [self._host.ones_like(outputs[0])], False))
+
+    def forward_derivative(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
+        """The value of `fn(x)` and its derivative along the tangent, in forward mode and cut off from the graph."""
+        value, derivative = self._guard(self._host.jvp, fn, x, tangent)
+        return value, derivative
+
+    def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        """`fn` mapped over the first axis."""
+        return self._host.batched(fn)
+
+    def noted(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Call; an exception that leaves it counts as the implementation's."""
+        return self._guard(call, *args)
+
+    def in_threads(self, *calls: Callable[[], Any]) -> list[Any]:
+        """The results of calls that run at the same time, each in a thread of its own. Raises the first exception."""
+        start = threading.Barrier(len(calls))
+
+        def run(call: Callable[[], Any]) -> Any:
+            with self._host.deterministic():  # such settings may be a thread's own
+                start.wait(timeout=60)
+                return call()
+
+        with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+            futures = [pool.submit(run, call) for call in calls]
+        return [future.result() for future in futures]
+
+    def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """`fn` compiled; an exception that leaves a call counts as the implementation's."""
+        compiled = self._host.compile(fn)
+        return lambda *args: self._guard(compiled, *args)
+
+    def processes(self, count: int, body: Callable[[UnderTest, int], Any]) -> list[Any]:
+        """What `body(under_test, rank)`, run in several processes that communicate, returns in each: plain data.
+
+        Each process runs the clause from its beginning up to this call, and ends here.
+        """
+        if self.part is None:
+            raise MissingFact("this run cannot start other processes")
+        start = time.perf_counter()
+        try:
+            return self.part.play(self, count, body)
+        finally:
+            self.library_seconds += time.perf_counter() - start
+
+    def flag(self) -> threading.Event:
+        """A flag that one thread can `set` and another `wait(seconds)` for."""
+        return threading.Event()
+
     def needs_gradient(self, array: Array) -> bool:
         return self._host.needs_gradient(array)
 
@@ -324,10 +462,24 @@ class UnderTest:
         """A copy of the values, for a clause's own assertion."""
         return self._host.numpy(array)
 
+    def guarded(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, for a backward by other ways than `pull`: its exceptions count as those of a pullback."""
+        return lambda *args, **kwargs: self._guard(lambda: call(*args, **kwargs))
+
     def watch(self, thing: object) -> Callable[[], bool]:
         """A function that says whether the object is still alive."""
         reference = weakref.ref(thing)
         return lambda: reference() is not None
+
+    @contextlib.contextmanager
+    def warnings(self) -> Iterator[list[Warned]]:
+        """Yields a list that holds the warnings of the body once the body is done."""
+        found: list[Warned] = []
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield found
+        folder = pathlib.Path(__file__).parent  # a clause's calls pass through this file
+        found += [Warned(str(w.message), pathlib.Path(w.filename).parent == folder) for w in caught]
 
     # -- running
 
@@ -338,15 +490,21 @@ class UnderTest:
         replays: int = 1,
         backward: Callable[[Pull], Any] | None = None,
         memory: bool = False,
+        plain: Program | None = None,
+        tolerance: float = 0.0,
     ) -> Seen:
         """Execute the program plain, plain again and checkpointed, and demand equal values and gradients.
 
         replays: the least number of executions on behalf of backward that a pass needs.
         backward: what is done with the pullback; what it returns is compared. Default: `pull()`.
         memory: also count held bytes.
+        plain: what the plain runs execute, where the plain run of `program` is refused or tells another story.
+        tolerance: the relative difference that is no difference; the clause says why it is not 0.
         Raises what left the checkpointer or a pullback, Wrong, NoReplay, or PlainDiffers.
         """
-        seen = self.attempt(program, *primals, replays=replays, backward=backward, memory=memory)
+        seen = self.attempt(
+            program, *primals, replays=replays, backward=backward, memory=memory, plain=plain, tolerance=tolerance
+        )
         if seen.error is not None:
             raise seen.error
         return seen
@@ -358,19 +516,50 @@ class UnderTest:
         replays: int = 1,
         backward: Callable[[Pull], Any] | None = None,
         memory: bool = False,
+        plain: Program | None = None,
+        tolerance: float = 0.0,
     ) -> Seen:
         """`run`, but an exception of the checkpointed execution is returned as `error`, with the phase it came in."""
         go = backward or (lambda pull: pull())
-        plain, again = (self._observe(Observation(), program, Plain(), primals, go, memory) for _ in range(2))
-        self._check_plain(plain, again)
-        seen = Seen(plain=plain)
+        first, again = (self._observe(Observation(), plain or program, Plain(), primals, go, memory) for _ in range(2))
+        self._check_plain(first, again)
+        seen = Seen(plain=first)
         self._observe(seen, program, Checkpoint(self._checkpointer, self._guarded, {}), primals, go, memory)
         self._note(seen)
         if seen.error is None:
-            self._compare(plain, seen)
+            self._compare(first, seen, tolerance)
             if seen.replays < replays:
                 raise NoReplay(f"{NoReplay.label}: {seen.replays} executions, at least {replays} needed")
         return seen
+
+    def explore(
+        self,
+        check: Callable[..., None],
+        *,
+        random: bool = False,
+        in_place: bool = False,
+        options: dict[str, tuple[Any, ...]] | None = None,
+        depth: int = 3,
+    ) -> None:
+        """Try `check(program, primals, block)` on drawn programs of pure operations and those asked for.
+
+        random, in_place: also operations that draw numbers, or change an array. options: what regions may be given.
+        The smallest program on which the check raises is in the evidence, and a note of the exception.
+        """
+        operations = PURE + RANDOM * (4 * random) + IN_PLACE * (4 * in_place)  # as likely as the pure ones are together
+        grammar = Grammar(
+            tuple(name for name in operations if self.ops.has(*OPERATIONS_OF.get(name, (name,)))),
+            tuple((options or {}).items()),
+            Capability.KEYWORDS in self._checkpointer.capabilities,
+            depth,
+        )
+        first = len(self.evidence)
+        found = Explored()
+        try:
+            explore(self, grammar, check, self._exploration, (PlainDiffers, MissingFact), found)
+        finally:
+            found.replays = sum(run["replays"] for run in self.evidence[first:])
+            self.evidence[first:] = [vars(found)]
 
     def finish(self) -> None:
         """Demand that the case as a whole has seen a replay."""
@@ -471,12 +660,12 @@ class UnderTest:
             found = found.replace("plain", "first", 1).replace("checkpointed", "second")
             raise PlainDiffers(f"two plain runs differ: {found}")
 
-    def _compare(self, plain: Observation, seen: Observation) -> None:
+    def _compare(self, plain: Observation, seen: Observation, tolerance: float) -> None:
         for label, expected, observed in (
             ("value", plain.value, seen.value),
             ("gradient", plain.gradients, seen.gradients),
         ):
-            if found := difference(expected, observed, label):
+            if found := difference(expected, observed, label, tolerance):
                 self.evidence[-1]["difference"] = found
                 raise Wrong(label, found)
 

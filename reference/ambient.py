@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import torch
@@ -62,7 +62,7 @@ def autocast_state(kinds: list[str]) -> Autocast:
 
 
 class Restored:
-    """One use of an Ambient. Leaves everything as it was found, also when the replay raises (RNG-02, RNG-05, RNG-06)."""
+    """One use of an Ambient: leaves all as it was found, also when the replay raises (RNG-02, RNG-05, RNG-06)."""
 
     __slots__ = ("ambient", "contexts", "grad", "random", "states")
 
@@ -94,8 +94,9 @@ class Restored:
             EXCLUSIVE.release()
 
     def _enter_contexts(self) -> None:
-        """Autocast and default device, where they are not what they were: neither is inherited from backward (AMP-02)."""
-        ambient, wanted = self.ambient, []
+        """Autocast and default device, where they differ: a replay inherits neither from backward (AMP-02)."""
+        ambient = self.ambient
+        wanted: list[AbstractContextManager[Any]] = []
         if ambient.autocast is not None or engine.any_autocast_enabled():
             now = autocast_state(ambient.kinds)
             then = ambient.autocast or {kind: (False, dtype, cached) for kind, (_, dtype, cached) in now.items()}
@@ -105,8 +106,9 @@ class Restored:
                     for kind, (enabled, dtype, cached) in then.items()
                 ]
         if engine.default_device() != ambient.default_device:
-            # A fresh context, never the captured mode: re-entering that one leaks it (CTX-03, LB-11, pytorch/pytorch#180423).
-            wanted.append(ambient.default_device or torch.device("cpu"))
+            # A fresh context, never the captured mode: entering that again leaks it (CTX-03, LB-11, pytorch#180423).
+            device: Any = ambient.default_device or torch.device("cpu")
+            wanted.append(device)
         if wanted:
             self.contexts = ExitStack()
             for context in wanted:

@@ -61,8 +61,8 @@ def checkpoint(
 ) -> Any:
     """Call `function(*args, **kwargs)` without keeping what it computes: backward calls it again (a *replay*).
 
-    Returns what the function returns. Without a function, returns a decorator with these options; the decorated function
-    takes all of its own arguments, also ones named like options. A plain call where gradients are off (API-10).
+    Returns what the function returns. Without a function, returns a decorator with these options; the decorated
+    function takes all of its arguments, also ones named like options. A plain call where gradients are off (API-10).
 
     Args:
         use_reentrant: False for the non-reentrant form (recommended), True for the reentrant one, whose limits are in
@@ -117,12 +117,12 @@ class CheckpointedFunction(Generic[P, R]):
 
 
 def _choose(options: Options, kwargs: dict[str, Any]) -> tuple[Callable[..., Any], Options]:
-    """How to run the call, and the options that then hold. Returns before the function runs: deep nesting is not deeper."""
+    """How to run the call, and the options that then hold; returns first, so that nesting costs no stack depth."""
     if torch.compiler.is_compiling():  # torch.compile leaves the region, and its replays, to eager execution
         return _uncompiled, options
     if options.use_reentrant is None:
         warnings.warn(
-            "checkpoint: pass use_reentrant explicitly. use_reentrant=False is recommended; True is the default as yet.",
+            "checkpoint: pass use_reentrant explicitly; False is recommended, True is the default as yet.",
             stacklevel=3,
         )
         options = options._replace(use_reentrant=True)

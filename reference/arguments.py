@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
-from types import FunctionType
+from types import CellType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -27,6 +28,27 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
     return found
 
 
+def captured_by(function: Any, depth: int = 4) -> list[Tensor]:
+    """The floating-point tensors that a function can be seen to hold without running it: a module's parameters, and
+    what is in closures, partials and bound methods. Globals, and attributes of other objects, are not searched.
+    """
+    if isinstance(function, Tensor):
+        return [function] if function.is_floating_point() or function.is_complex() else []
+    if isinstance(function, torch.nn.Module):
+        return list(function.parameters())
+    held: Iterable[Any] = ()
+    if isinstance(function, FunctionType):
+        held = [c.cell_contents for c in function.__closure__ or () if c != _EMPTY]
+    elif isinstance(function, MethodType):
+        held = function.__self__, function.__func__
+    elif isinstance(function, functools.partial):
+        held = function.func, *function.args, *function.keywords.values()
+    return [tensor for value in held for tensor in captured_by(value, depth - 1)] if depth else []
+
+
+_EMPTY = CellType()
+
+
 class Versions:
     """The version counters of some tensors: that of a tensor grows with each in-place change of its values."""
 
@@ -39,7 +61,7 @@ class Versions:
         """What to raise if one has changed by now (MUT-01, MUT-03)."""
         for tensor, version in self.seen:
             if tensor._version != version:
-                return MutatedArgumentError(version, tensor._version, str(tuple(tensor.shape)))
+                return MutatedArgumentError(tuple(tensor.shape), tensor._version, version)
         return None
 
 
@@ -68,11 +90,12 @@ class Arguments:
             if error := self.versions.error():
                 raise error
             return self.args, self.kwargs
-        args, kwargs = [], {}
-        for make in self.saved[0]:  # no comprehension: this recurs once for each region around, and depth is scarce
+        args: list[Any] = []
+        kwargs: dict[str, Any] = {}
+        for make in self.saved[0]:  # no comprehension: each `make` may be a region around, and stack depth is scarce
             args.append(make())  # noqa: PERF401
         for name, make in self.saved[1].items():
-            kwargs[name] = make()  # noqa: PERF403
+            kwargs[name] = make()
         return tuple(args), kwargs
 
 

@@ -24,7 +24,8 @@ class _Recorder(DispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        stack = [f"{f.filename}:{f.lineno}:{f.name}" for f in traceback.extract_stack() if not f.filename.startswith(INTERNAL)]
+        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(INTERNAL)]
+        stack = [f"{f.filename}:{f.lineno}:{f.name}" for f in frames]
         self.rows.append((f"{_short(out)} = {func}({', '.join(map(_short, args))})", stack))
         return out
 

@@ -27,7 +27,7 @@ REQUIRED = ("get_rng_state", "set_rng_state", "device", "device_count")
 class DefaultDeviceType:
     """The device type whose state is kept although no argument lives on it: an accelerator if there is one, else cpu.
 
-    Source: torch.utils.checkpoint.DefaultDeviceType, which remembers its first answer; this one asks each time (DEV-08).
+    Source: torch.utils.checkpoint.DefaultDeviceType, which keeps its first answer; this asks each time (DEV-08).
     """
 
     _chosen: str | None = None
@@ -50,15 +50,15 @@ class DeviceState(NamedTuple):
     """The generator of one device as it was: `state` is what its module's get_rng_state returned."""
 
     module: Any
-    index: int
+    device: int
     state: Tensor
 
     def swap(self) -> DeviceState:
         """Install the state; returns the one found there."""
-        with self.module.device(self.index):
+        with self.module.device(self.device):
             found = self.module.get_rng_state()
             self.module.set_rng_state(self.state)
-        return DeviceState(self.module, self.index, found)
+        return DeviceState(self.module, self.device, found)
 
 
 def kinds(tensors: Iterable[Tensor]) -> list[str]:
@@ -131,7 +131,7 @@ def require(kind: str) -> Any:
     module = getattr(torch, kind, None)
     lacks = list(REQUIRED) if module is None else missing(module)
     if lacks:
-        raise UnsupportedAcceleratorError(kind, lacks)
+        raise UnsupportedAcceleratorError(kind, ", ".join(lacks))
     return module
 
 

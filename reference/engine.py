@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._ops import HigherOrderOperator as HigherOrderOperator
 from torch._ops import OpOverload as OpOverload
 from torch._ops import OpOverloadPacket as OpOverloadPacket
-from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack, _pop_mode, _push_mode
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,11 +22,17 @@ T = TypeVar("T")
 # Which backward is running: one replay per region and backward needs a name for the backward. -1 outside of one.
 graph_task: Callable[[], int] = torch._C._current_graph_task_id
 # Which operation is saving: grows with each graph node, so two values saved at one number belong to one operation.
-sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr
+sequence_number: Callable[[], int] = torch._C._autograd._get_sequence_nr
 # `torch.enable_grad()` in a third of the time; the caller restores.
 set_grad_enabled: Callable[[bool], None] = torch._C._set_grad_enabled
 # False during backward(inputs=...) and autograd.grad, which the reentrant form cannot serve.
 backward_takes_all_leaves: Callable[[], bool] = torch.autograd._is_checkpoint_valid
+
+
+def backward(outputs: tuple[Tensor, ...], grads: tuple[Tensor, ...]) -> None:
+    """torch.autograd.backward for gradients that autograd made: the public one checks their shapes again, for 8 us."""
+    run = torch.autograd.graph._engine_run_backward
+    run(outputs, grads, False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
@@ -57,13 +63,14 @@ else:
 
     def save_through_hooks(tensor: Tensor) -> Callable[[], Tensor]:
         """The same through a graph node of its own: torch 2.11 has no saved tensor without a node."""
-        node = _Keep.apply(torch.empty((), requires_grad=True), tensor).grad_fn
+        node = _Keep.apply(torch.empty((), requires_grad=True), tensor).grad_fn  # type: ignore[no-untyped-call]
         return lambda: node.saved_tensors[0]
 
 
 class hooks_kept:
-    """Afterwards, `tensors` have the gradient hooks that they had before: one that a region registers on an argument in
-    the forward is there already, and would run twice if the replay's were left. Public handles only remove their own."""
+    """Afterwards, `tensors` have the gradient hooks that they had before: one that a region registers on an argument is
+    there since the forward, and would act twice if the replay's stayed. Public handles only remove their own.
+    """
 
     __slots__ = ("before",)
 
@@ -95,8 +102,8 @@ def detach_below_autograd(tensor: Tensor) -> Tensor:
 
 
 def detach_past_modes(tensor: Tensor) -> Tensor:
-    """`tensor.detach()` that dispatch modes do not see, in a third of the time. Subclasses may dispatch to themselves."""
-    if type(tensor) is not Tensor:
+    """`tensor.detach()` that dispatch modes do not see, in a third of the time."""
+    if type(tensor) is not Tensor:  # a subclass may dispatch to itself
         return tensor.detach()
     with torch._C._DisableTorchDispatch():
         return tensor.detach()
@@ -106,44 +113,56 @@ def detach_past_modes(tensor: Tensor) -> Tensor:
 
 
 class DispatchMode(TorchDispatchMode):
-    """A dispatch mode that torch does not wrap in a guard against the compiler: regions run outside of it anyway."""
+    """A dispatch mode without the wrapper that torch puts around each, a guard against the compiler that takes 0.5 us a
+    call: regions run outside of the compiler. The rest only adds the types that torch leaves out.
+    """
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
+    def __init_subclass__(cls) -> None:
+        pass  # the parent's makes the wrapper
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __enter__(self) -> Any:
+        return super().__enter__()  # type: ignore[no-untyped-call]
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)  # type: ignore[no-untyped-call]
 
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
+_mode_at: Callable[[int], Any] = torch._C._get_function_stack_at
+_pop: Callable[[], Any] = torch._C._pop_torch_function_stack
+_push: Callable[[Any], None] = torch._C._push_on_torch_function_stack
 any_autocast_enabled: Callable[[], bool] = torch._C._is_any_autocast_enabled
 
 
 def default_device() -> torch.device | None:
     """The device of `with torch.device(...)` or set_default_device; torch.get_default_device makes a tensor to tell."""
-    if function_modes():
-        for mode in reversed(_get_current_function_mode_stack()):
-            if isinstance(mode, DeviceContext):
-                device: torch.device = mode.device
-                return device
+    for i in reversed(range(function_modes())):
+        if isinstance(mode := _mode_at(i), DeviceContext):
+            device: torch.device = mode.device
+            return device
     return None
 
 
 def push_below(mode: TorchFunctionMode) -> None:
     """Install `mode` below those of the region, whose own exits pop from the top. A device context stays the lowest."""
-    above = [_pop_mode() for _ in range(function_modes())]
+    above = [_pop() for _ in range(function_modes())]
     if above and isinstance(above[-1], DeviceContext):
-        _push_mode(above.pop())
-    _push_mode(mode)
+        _push(above.pop())
+    _push(mode)
     while above:
-        _push_mode(above.pop())
+        _push(above.pop())
 
 
 def remove(mode: TorchFunctionMode) -> None:
     """Take `mode` out, wherever it is in the stack by now."""
     above = []
-    while (top := _pop_mode()) is not mode:
+    while (top := _pop()) is not mode:
         above.append(top)
     while above:
-        _push_mode(above.pop())
+        _push(above.pop())
 
 
 def inside_kernel() -> bool:
@@ -169,7 +188,7 @@ def _call(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 # Calls a function where torch.compile neither traces nor compiles. Lazy, unlike torch.compiler.disable, which imports
 # the compiler; the wrapper knows no user function, so it makes no cycle with one (pytorch/pytorch#154642).
-uncompiled: Callable[..., Any] = torch._disable_dynamo(_call)
+uncompiled: Callable[..., Any] = torch._compile._disable_dynamo(_call)
 
 
 # ---- structures and operators
@@ -189,4 +208,5 @@ METADATA_OPS: frozenset[Any] = frozenset(torch._subclasses.functional_tensor.Fun
 
 def has_context(kind: str, index: int) -> bool:
     """Whether this process uses the device; without a context nothing can have been drawn on it."""
-    return kind != "cuda" or torch._C._cuda_hasPrimaryContext(index)
+    module: Any = torch._C  # a build without CUDA lacks the function
+    return kind != "cuda" or bool(module._cuda_hasPrimaryContext(index))

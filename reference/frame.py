@@ -81,8 +81,8 @@ class Frame:
     """What one region remembers from its forward on, and its saved-tensor hooks there: `pack` and `unpack`."""
 
     __slots__ = (
-        "__weakref__", "ambient", "arguments", "check", "complete", "context", "early_stop", "explain", "filling", "function",
-        "lock", "operation", "replayed", "slots", "user_hooks", "values",
+        "__weakref__", "ambient", "arguments", "check", "complete", "context", "early_stop", "explain", "filling",
+        "function", "lock", "operation", "replayed", "slots", "user_hooks", "values",
     )  # fmt: skip
 
     def __init__(
@@ -132,7 +132,7 @@ class Frame:
                 found = slot.values.pop(key, None) or self._recompute(slot, key, group)
         tensor, version = found
         if tensor._version != version:  # MUT-05, LB-04: autograd does not compare versions under hooks
-            self.fail(OverwrittenValueError(slot.index, version, tensor._version))
+            self.fail(OverwrittenValueError(slot.index, tensor._version, version))
         if self.values is not None and self.values.differs(slot.index, tensor):
             self.fail(ValueMismatchError(slot.index))
         return tensor
@@ -200,7 +200,7 @@ class Replay:
             context = frame.context
             if context is None:
                 self._call(args, kwargs)
-            elif isinstance(context, ContextDecorator):  # such contexts may be single-use; as decorators they renew (API-16)
+            elif isinstance(context, ContextDecorator):  # maybe single-use, but as decorators they renew (API-16)
                 context(self._call)(args, kwargs)
             else:
                 with context:
@@ -218,7 +218,7 @@ class Replay:
                 engine.remove(self.stopper)
 
     def pack(self, tensor: Tensor) -> Tensor:
-        """The replay saves `tensor`: hand it to its slot. The graph of the replay keeps it too, until the replay ends."""
+        """The replay saves `tensor`: hand it to its slot. The replay's own graph keeps it, too, while it lasts."""
         frame, index = self.frame, self.count
         if index >= self.total:
             return self._beyond(tensor)
@@ -248,7 +248,7 @@ class Replay:
     def _compare(self) -> None:
         frame = self.frame
         if self.surplus:
-            frame.fail(CountMismatchError(self.total, None))
+            frame.fail(CountMismatchError(self.total, "more"))
         if self.count < self.total:
             frame.fail(CountMismatchError(self.total, self.count))  # DET-02
         if not self.mismatches:
@@ -261,7 +261,7 @@ class Replay:
 
 
 class _StopAtNextCall(TorchFunctionMode):
-    """Ends a replay at the next call of torch: the operation that saved last has then filled what it saved (STOP-10)."""
+    """Ends a replay at the next call of torch: the operation that saved last has by then filled it (STOP-10)."""
 
     def __init__(self, replay: Replay) -> None:
         super().__init__()

@@ -13,8 +13,8 @@ class GraphExecGroup:
     """Within it, each region is replayed at most once over all backward calls, on this thread and its device threads.
 
     The backward calls must need disjoint saved values, even with retain_graph: GroupOverlapError. Entering the same
-    instance again shares its replays; they are kept until used, or until the group or the graph dies (GROUP-06, GROUP-11).
-    Groups do not nest: GroupNestingError. No effect on the reentrant form (GROUP-07).
+    instance again shares its replays (GROUP-06); what they made lives until it is used, or the group or the graph dies
+    (GROUP-11). Groups do not nest: GroupNestingError. No effect on the reentrant form (GROUP-07).
     Source: torch.utils.checkpoint.GraphExecGroup.
     """
 

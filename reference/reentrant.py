@@ -1,12 +1,14 @@
 """The reentrant form: the forward records nothing; backward runs the function again, and a backward inside of it.
 
 Its graph node stands for the whole region, hence its limits: no torch.autograd.grad, no create_graph, tensors only as
-positional arguments and flat results, hooks of parameters once a region. Tensors that the function captures are not
-seen in the forward, so a change of these before backward is not detected: the non-reentrant form does.
+positional arguments and flat results, hooks of parameters once a region. What the function captures is seen as far as
+it shows without running it (`captured_by`): a change of other tensors before backward is not detected, as it is by the
+non-reentrant form.
 """
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +18,7 @@ from torch import Tensor
 
 from ckptspec.reference import engine
 from ckptspec.reference.ambient import Ambient
-from ckptspec.reference.arguments import Versions, tensors_in
+from ckptspec.reference.arguments import Versions, captured_by, tensors_in
 from ckptspec.reference.errors import (
     ReentrantCreateGraphError,
     ReentrantInputsError,
@@ -54,8 +56,8 @@ class CheckpointFunction(torch.autograd.Function):
         tensors = tensors_in(args)
         ctx.run_function = run_function
         ctx.ambient = Ambient(preserve_rng_state, tensors)
-        # Positional tensors belong to the graph, which compares their versions between forward and backward; it does not
-        # see nested ones, nor changes that the function itself makes (MUT-01, MUT-02).
+        # Positional tensors belong to the graph, which compares their versions between forward and backward; it does
+        # not see nested ones, nor changes that the function itself makes (MUT-01, MUT-02).
         ctx.args = [None if isinstance(x, Tensor) else x for x in args]
         ctx.positions = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.positions))
@@ -65,6 +67,7 @@ class CheckpointFunction(torch.autograd.Function):
             outputs = run_function(*args)  # REENT-01
         ctx.ambient.check_use()
         ctx.own_change = before.error()
+        ctx.captured = Versions(captured_by(run_function))  # MUT-04
         _refuse_nested(outputs)
         return outputs
 
@@ -83,17 +86,18 @@ class CheckpointFunction(torch.autograd.Function):
         args = list(ctx.args)
         for position, tensor in zip(ctx.positions, ctx.saved_tensors, strict=True):
             args[position] = tensor
-        if error := ctx.own_change or ctx.nested.error():
+        if error := ctx.own_change or ctx.nested.error() or ctx.captured.error():
             raise error
         inputs = detach_variable(tuple(args))
         with ctx.ambient.restored():
             outputs = ctx.run_function(*inputs)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)
-        needed = [(o, g) for o, g in zip(outputs, grads, strict=True) if isinstance(o, Tensor) and o.requires_grad]
+        pairs = zip(outputs, grads, strict=True)
+        needed = [(output, grad) for output, grad in pairs if isinstance(output, Tensor) and output.requires_grad]
         if needed:
-            torch.autograd.backward([output for output, _ in needed], [grad for _, grad in needed])
-        elif not isinstance(ctx.run_function, _Anchored):
+            engine.backward(*zip(*needed, strict=True))
+        elif getattr(ctx.run_function, "func", None) is not _anchored:
             raise ReentrantNoGradientError  # REENT-06
         return (None, None, *(x.grad if isinstance(x, Tensor) else None for x in inputs))
 
@@ -101,18 +105,17 @@ class CheckpointFunction(torch.autograd.Function):
 def _refuse_nested(outputs: Any) -> None:
     """Tensors in containers would come out detached (IO-06, LB-07)."""
     for output in outputs if isinstance(outputs, tuple) else (outputs,):
-        if not isinstance(output, Tensor) and any(t.is_floating_point() or t.is_complex() for t in tensors_in((output,))):
+        nested = [] if isinstance(output, Tensor) else tensors_in((output,))
+        if any(t.is_floating_point() or t.is_complex() for t in nested):
             raise ReentrantOutputError(type(output).__name__)
 
 
-class _Anchored:
-    """A function that takes one tensor more, which needs a gradient, so that the region gets a graph node."""
+_apply: Callable[..., Any] = CheckpointFunction.apply
 
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self.function = function
 
-    def __call__(self, anchor: Tensor, *args: Any) -> Any:
-        return self.function(*args)
+def _anchored(function: Callable[..., Any], anchor: Tensor, *args: Any) -> Any:
+    """`function` with one tensor more, which needs a gradient, so that the region gets a graph node."""
+    return function(*args)
 
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
@@ -121,7 +124,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     If no input needs a gradient, warns as torch does; but tensors that the function captures do get theirs (GRAD-05).
     """
     if any(x.requires_grad for x in args if isinstance(x, Tensor)):
-        return CheckpointFunction.apply(function, options.preserve_rng_state, *args)
+        return _apply(function, options.preserve_rng_state, *args)
     check_backward_validity(args)
     anchor = torch.empty(0, requires_grad=True, device="cpu")
-    return CheckpointFunction.apply(_Anchored(function), options.preserve_rng_state, anchor, *args)
+    return _apply(functools.partial(_anchored, function), options.preserve_rng_state, anchor, *args)

@@ -87,7 +87,7 @@ class _Saved:
         self.must = must
         self.generator = generator
         self.tensors = tensors
-        self.rest = rest  # None if the result is one tensor; else its leaves, with places for tensors, and its structure
+        self.rest = rest  # None for a single tensor; else the leaves, with places for tensors, and their structure
 
     def result(self, op: Any) -> Any:
         tensors = [kept.value(op) for kept in self.tensors]
@@ -267,9 +267,8 @@ def create_selective_checkpoint_contexts(
     if isinstance(policy_fn_or_list, list):
         for op in policy_fn_or_list:
             _check_op(op)
-    elif not callable(policy_fn_or_list):
-        kind = type(policy_fn_or_list).__name__
-        raise TypeError(f"policy_fn_or_list must be a function or a list of ops, but got {kind}.")
+    elif not callable(policy := policy_fn_or_list):
+        raise TypeError(f"policy_fn_or_list must be a function or a list of ops, but got {type(policy).__name__}.")
     book: Book = {}
     return SavingMode(policy_fn_or_list, book, copies=allow_cache_entry_mutation), ReusingMode(book)
 
@@ -281,15 +280,15 @@ def _check_op(op: Any) -> None:
 
 
 def choose_hooks(context: object, hooks: Hooks | None, respect: bool | None) -> None:
-    """Apply `respect_saved_tensors_hooks`: whether saved results pass through the user's hooks around the region (HOOK-05)."""
+    """Apply `respect_saved_tensors_hooks`: whether saved results pass through the user's hooks (HOOK-05)."""
     if hooks is None or not isinstance(context, SavingMode):
         return
     if respect is None:
         warnings.warn(
-            "saved-tensor hooks are in scope of a selectively checkpointed region; results that its policy saves bypass "
-            "them, but a future version will route them through. Pass respect_saved_tensors_hooks=True or False.",
+            "saved-tensor hooks are in scope of a selective region: results that its policy saves bypass them, but "
+            "will pass through them in a future version. Pass respect_saved_tensors_hooks=True or False.",
             FutureWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
     elif respect:
         context.hooks = hooks

@@ -28,8 +28,7 @@ def checkpoint_sequential(
     """
     if use_reentrant is None:
         warnings.warn(
-            "checkpoint_sequential: pass use_reentrant explicitly. use_reentrant=False is recommended; True is the present "
-            "default.",
+            "checkpoint_sequential: pass use_reentrant explicitly; False is recommended, True is the default as yet.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -40,7 +39,7 @@ def checkpoint_sequential(
     if not chain:
         return input  # SEQ-08
     if not 1 <= segments <= len(chain):  # SEQ-04, LB-19
-        raise ValueError(f"segments should be at least 1 and at most {len(chain)}, the number of functions; got {segments}.")
+        raise ValueError(f"segments should be 1 to {len(chain)}, the number of functions, but got {segments}.")
     size = len(chain) // segments
     last = size * (segments - 1)
     for start in range(0, last, size):

@@ -101,4 +101,4 @@ def validate(options: Options) -> None:
         if options.use_reentrant and not rule.reentrant and value != default:
             raise ValueError(f"Passing `{name}` is only supported when use_reentrant=False.")
     if options.debug and options.context_fn is not noop_context_fn:  # API-09
-        raise ValueError("debug=True is incompatible with non-default context_fn: it needs these contexts for its logs.")
+        raise ValueError("debug=True is incompatible with non-default context_fn: its logs need both contexts.")

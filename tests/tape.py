@@ -319,6 +319,8 @@ class Options:
     policy: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.preserve_rng_state, bool):
+            raise ValueError(f"preserve_rng_state is {self.preserve_rng_state!r}, neither True nor False")
         if self.determinism_check not in ("default", "none"):
             raise ValueError(f"determinism_check is {self.determinism_check!r}, neither 'default' nor 'none'")
 
@@ -476,7 +478,18 @@ class TapeHost(Host):
 
     name = "tape"
     version = np.__version__
-    facts = frozenset(Fact) - {Fact.KEYED_RANDOM, Fact.IN_PLACE}
+    facts = frozenset(
+        {
+            Fact.GLOBAL_RANDOM,
+            Fact.GRADIENT_FLAGS,
+            Fact.EAGER,
+            Fact.RETAIN,
+            Fact.SEPARATE_OUTPUTS,
+            Fact.HIGHER_ORDER,
+            Fact.HELD_BYTES,
+            Fact.RELEASE,
+        }
+    )
     ops = Ops("tape", OPERATIONS)
 
     def __init__(self, device: str = "cpu") -> None:
@@ -561,10 +574,32 @@ def _decorator(options: dict[str, Any]) -> Callable[[Callable[..., Any]], Callab
     return decorate
 
 
+CAPABILITIES = frozenset(
+    {
+        Capability.KEYWORDS,
+        Capability.NESTED_ARGUMENTS,
+        Capability.STRUCTURED_RESULTS,
+        Capability.CAPTURED_ONLY,
+        Capability.FREE_CAPTURES,
+        Capability.DECORATOR,
+        Capability.EARLY_STOP,
+        Capability.NO_EARLY_STOP,
+        Capability.UNPRESERVED_RANDOM,
+        Capability.DETERMINISM_CHECK,
+        Capability.NO_DETERMINISM_CHECK,
+        Capability.PARTIAL_BACKWARD,
+        Capability.HIGHER_ORDER,
+        Capability.GRADIENT_INSIDE,
+        Capability.POLICY_BY_OP,
+        Capability.POLICY_FUNCTION,
+    }
+)
+
+
 def tape_checkpointer(host: TapeHost) -> Checkpointer:
     return Checkpointer(
         lambda region, args, kwargs, options: checkpoint(region, args, kwargs, Options(**options)),
-        frozenset(Capability) - {Capability.POLICY_BY_NAME},
+        CAPABILITIES,
         _decorator,
     )
 

@@ -65,6 +65,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "abs",
         "add",
         "astype",
+        "broadcast_to",
         "concat",
         "cos",
         "exp",
@@ -139,6 +140,9 @@ class JaxHost(Host):
             Fact.HIGHER_ORDER,
             Fact.HELD_BYTES,
             Fact.RELEASE,
+            Fact.THREADS,
+            Fact.FORWARD_MODE,
+            Fact.BATCHING,
         }
     )
 
@@ -186,6 +190,13 @@ class JaxHost(Host):
 
     def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         return jax.grad(lambda x: jnp.sum(fn(x)))
+
+    def jvp(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
+        value, derivative = jax.jvp(fn, (x,), (tangent,))
+        return jax.lax.stop_gradient(value), jax.lax.stop_gradient(derivative)
+
+    def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        return jax.vmap(fn)
 
     def stop_gradient(self, array: Array) -> Array:
         return jax.lax.stop_gradient(array)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -31,8 +32,8 @@ _probe: Callable[..., Any] = wrap_tensorplay_function(lambda x, executed: (x,))(
 _profile: Callable[..., Any] = profile  # which is untyped
 
 _FUNCTIONS = (
-    "abs add concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape sigmoid"
-    " sin sqrt square stack subtract sum tanh where zeros_like"
+    "abs add broadcast_to concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape"
+    " sigmoid sin sqrt square stack subtract sum tanh where zeros_like"
 )
 OPERATIONS: dict[str, Callable[..., Any]] = {name: getattr(tensorplay, name) for name in _FUNCTIONS.split()}
 
@@ -98,7 +99,13 @@ class TensorPlayHost(Host):
     version = tensorplay.__version__
     ops = Ops("tensorplay", OPERATIONS)
     #: Without HIGHER_ORDER: plain gradients of gradients of tanh, sigmoid and a change of dtype raise, or lack a term.
-    facts = frozenset(Fact) - {Fact.KEYED_RANDOM, Fact.HIGHER_ORDER}
+    facts = frozenset(Fact) - {
+        Fact.KEYED_RANDOM,
+        Fact.HIGHER_ORDER,
+        Fact.ACCELERATOR,
+        Fact.SEVERAL_ACCELERATORS,
+        Fact.FORWARD_MODE,
+    }
 
     def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:
         if device != "cpu":
@@ -123,6 +130,7 @@ class TensorPlayHost(Host):
     def vjp(self, fn: Callable[..., tuple[Array, ...]], *primals: Array) -> tuple[tuple[Array, ...], Pullback]:
         inputs = [p.detach().clone().requires_grad_(p.dtype.is_floating_point) for p in primals]
         outputs = fn(*inputs)
+        alone = threading.RLock()  # `.backward()` writes to the inputs
 
         def pullback(cotangents: Sequence[Array | None], retain: bool) -> list[Array]:
             pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
@@ -132,10 +140,11 @@ class TensorPlayHost(Host):
             wanted = tuple(x for x in inputs if x.requires_grad)
             found: Sequence[Any]
             if self.uses_backward:
-                for x in wanted:
-                    x.grad = None
-                tensorplay.autograd.backward(ys, cs, retain_graph=retain)
-                found = [x.grad for x in wanted]
+                with alone:
+                    for x in wanted:
+                        x.grad = None
+                    tensorplay.autograd.backward(ys, cs, retain_graph=retain)
+                    found = [x.grad for x in wanted]
             else:
                 found = tensorplay.autograd.grad(ys, wanted, cs, retain_graph=retain, allow_unused=True)
             return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
@@ -147,6 +156,10 @@ class TensorPlayHost(Host):
 
     def seed(self, seed: int) -> None:
         tensorplay.manual_seed(seed)
+
+    def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        mapped: Callable[[Array], Array] = tensorplay.func.vmap(fn)
+        return mapped
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -29,14 +32,15 @@ def _probe(x: torch.Tensor, who: int) -> torch.Tensor:
 
 
 _probe.register_autograd(lambda ctx, gradient: (gradient, None))
+_probe.register_vmap(lambda info, dims, x, who: (_probe(x, who), dims[0]))
 _probe.register_fake(lambda x, who: torch.empty_like(x))
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name)
     for name in (
-        "abs add concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape sigmoid sin"
-        " sqrt square stack subtract sum tanh where zeros_like"
+        "abs add broadcast_to concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape"
+        " sigmoid sin sqrt square stack subtract sum tanh where zeros_like"
     ).split()
 }
 OPERATIONS |= {
@@ -95,14 +99,20 @@ class TorchHost(Host):
     version = torch.__version__
     torch = torch
     ops = Ops("torch", OPERATIONS)
-    facts = frozenset(Fact) - {Fact.KEYED_RANDOM}
+    facts = frozenset(Fact) - {Fact.KEYED_RANDOM, Fact.ACCELERATOR, Fact.SEVERAL_ACCELERATORS}
 
     def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:
-        if device not in ("cpu", "cuda"):
-            raise HostError(f"torch has no device {device!r} here; there are: cpu, cuda")
+        if device not in ("cpu", "cuda", "sim"):
+            raise HostError(f"torch has no device {device!r} here; there are: cpu, cuda, sim")
         if device == "cuda" and not torch.cuda.is_available():
             raise HostError("--device=cuda was asked for, but torch.cuda.is_available() is False")
-        self.device = torch.device(device, 0) if device == "cuda" else torch.device(device)
+        if device == "sim":
+            importlib.import_module("ckptspec.adapters.hosts.simulated_accelerator")  # makes the device
+        self.device = torch.device(device) if device == "cpu" else torch.device(device, 0)
+        if device != "cpu":
+            self.facts |= {Fact.ACCELERATOR}
+        if device == "cuda" and torch.cuda.device_count() > 1:
+            self.facts |= {Fact.SEVERAL_ACCELERATORS}
         self.uses_backward = uses_backward
 
     def array(self, values: np.ndarray[Any, Any]) -> Array:
@@ -123,6 +133,7 @@ class TorchHost(Host):
     def vjp(self, fn: Callable[..., tuple[Array, ...]], *primals: Array) -> tuple[tuple[Array, ...], Pullback]:
         inputs = [p.detach().clone().requires_grad_(p.is_floating_point()) for p in primals]
         outputs = fn(*inputs)
+        alone = threading.RLock()  # `.backward()` writes to the inputs
 
         def pullback(cotangents: Sequence[Array | None], retain: bool) -> list[Array]:
             pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
@@ -131,10 +142,11 @@ class TorchHost(Host):
             ys, cs = zip(*pairs, strict=True)
             wanted = [x for x in inputs if x.requires_grad]
             if self.uses_backward:
-                for x in wanted:
-                    x.grad = None
-                torch.autograd.backward(ys, cs, retain_graph=retain)
-                found: Sequence[Any] = [x.grad for x in wanted]
+                with alone:
+                    for x in wanted:
+                        x.grad = None
+                    torch.autograd.backward(ys, cs, retain_graph=retain)
+                    found: Sequence[Any] = [x.grad for x in wanted]
             else:
                 found = torch.autograd.grad(ys, wanted, cs, retain_graph=retain, allow_unused=True)
             return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found, strict=True)]
@@ -161,6 +173,14 @@ class TorchHost(Host):
             return found
 
         return gradient
+
+    def jvp(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
+        with forward_ad.dual_level():
+            value, derivative = forward_ad.unpack_dual(fn(forward_ad.make_dual(x, tangent)))
+            return value.detach(), torch.zeros_like(value) if derivative is None else derivative.detach()
+
+    def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
+        return torch.func.vmap(fn)
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad)

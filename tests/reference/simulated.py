@@ -1,4 +1,4 @@
-"""An accelerator in pure Python: tensors that compute on the CPU, say that they live on `sim`, and draw from its generators.
+"""An accelerator in pure Python: tensors that compute on the CPU, say they live on `sim`, and draw from its generators.
 
 The module has what CUDA's has for random state, and any number of devices in its book-keeping; autograd's engine knows
 one, so tensors live on `sim:0`.

@@ -1,5 +1,7 @@
 """One test for each fault of torch 2.13's checkpoint (LB-nn in the catalogue), with the plain program beside it."""
 
+# ruff: noqa: E731 (regions are short; as lambdas they stand beside their use)
+
 from __future__ import annotations
 
 import contextlib
@@ -189,7 +191,7 @@ def test_lb05_changed_between_forward_and_backward(how, cause):
         x, s = leaf(), torch.full((2,), 2.0)
         out = call(function, x, s)
         s.mul_(3)
-        with pytest.raises(RuntimeError if call is not how else cause, match="inplace|in place"):
+        with pytest.raises(RuntimeError if call is not how else cause, match=r"inplace|in place"):
             out.sum().backward()
         assert x.grad is None
 
@@ -212,7 +214,7 @@ def test_lb05_a_parameter_stepped_between():
     for out in (layer(x).sin(), run(lambda x: layer(x).sin(), x)):
         layer(x).sum().backward()
         optimizer.step()
-        with pytest.raises(RuntimeError, match="inplace|in place"):
+        with pytest.raises(RuntimeError, match=r"inplace|in place"):
             out.sum().backward()
 
 
@@ -480,4 +482,22 @@ def test_lb22_a_frozen_parameter_changes_the_count():
     out = run(lambda x: (x * p).sin(), x)
     p.requires_grad_(False)
     with pytest.raises(CheckpointError, match="number of tensors"):
+        out.sum().backward()
+
+
+@pytest.mark.parametrize("shape", ["closure", "module", "partial", "method"])
+def test_lb05_reentrant_sees_what_the_function_visibly_holds(shape):
+    layer, s = torch.nn.Linear(2, 2), torch.full((2,), 2.0)
+    scale = lambda s, x: (x * s).sin()
+    region, held = {
+        "closure": (lambda x: scale(s, x), s),
+        "module": (layer, layer.weight),
+        "partial": (functools.partial(scale, s), s),
+        "method": (layer.forward, layer.weight),
+    }[shape]
+    out = checkpoint(region, leaf(), use_reentrant=True)
+    held.data.detach()
+    with torch.no_grad():
+        held.mul_(3)
+    with pytest.raises(MutatedArgumentError, match="inplace"):
         out.sum().backward()

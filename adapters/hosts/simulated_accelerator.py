@@ -1,0 +1,253 @@
+"""An accelerator made of Python, `--device=sim`: what random state and devices do to a region, seen without a GPU.
+
+Its tensors compute on the CPU, say that they live on `sim`, and draw from generators of their own. Backward runs in a
+thread of the device's own, as on a real one, and operands on different devices are refused. To torch this module is
+`torch.sim`: it has what torch.cuda has for random state.
+
+Its limits: autograd's engine knows of one Python device, so that tensors live on `sim:0`, although there is a
+generator for `sim:1`; and there are no generator objects of the device's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.backend_registration as registration
+from torch.utils._python_dispatch import return_and_correct_aliasing
+from torch.utils._pytree import tree_leaves, tree_map
+
+aten = torch.ops.aten
+CPU = torch.device("cpu")
+
+# -- torch.sim
+
+_initialized = True
+_current = 0
+generators = [torch.Generator().manual_seed(index) for index in range(2)]
+
+
+def is_available() -> bool:
+    return True
+
+
+def is_initialized() -> bool:
+    return _initialized
+
+
+def _is_in_bad_fork() -> bool:
+    return False
+
+
+def device_count() -> int:
+    return len(generators)
+
+
+def current_device() -> int:
+    return _current
+
+
+@contextlib.contextmanager
+def device(index: int | torch.device) -> Iterator[None]:
+    """Makes a device the current one."""
+    global _current
+    before, _current = _current, _index(index)
+    try:
+        yield
+    finally:
+        _current = before
+
+
+def synchronize(device: int | torch.device | None = None) -> None:
+    """Nothing runs asynchronously."""
+
+
+def manual_seed_all(seed: int) -> None:
+    for generator in generators:
+        generator.manual_seed(seed)
+
+
+def get_rng_state(device: int | str | torch.device | None = None) -> torch.Tensor:
+    return generators[_index(device)].get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: int | str | torch.device | None = None) -> None:
+    generators[_index(device)].set_state(new_state)
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    return [torch.bfloat16, torch.float16]
+
+
+def _index(device: int | str | torch.device | None) -> int:
+    if isinstance(device, int):
+        return device
+    index = None if device is None else torch.device(device).index
+    return _current if index is None else index
+
+
+# -- its tensors
+
+
+class SimTensor(torch.Tensor):
+    """`inner`, a CPU tensor, on a device of type sim."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor, index: int = 0) -> SimTensor:
+        made: SimTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            cls,
+            inner.size(),
+            inner.stride(),
+            inner.storage_offset(),
+            dtype=inner.dtype,
+            layout=inner.layout,
+            device=torch.device("sim", index),
+        )
+        made.inner = inner
+        return made
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        return f"SimTensor({self.inner}, device='{self.device}')"
+
+    def tolist(self) -> Any:
+        return self.inner.tolist()
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return execute(func, args, kwargs or {})
+
+
+def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """An operation on the inner tensors, as the device would do it."""
+    index = _device_of(func, args, kwargs)
+    wanted = kwargs.get("device")
+    inner_args, inner_kwargs = tree_map(_unwrap, (args, kwargs))
+    if wanted is not None:
+        inner_kwargs["device"] = CPU
+    with _drawing_from(generators[index]) if _is_random(func, args, kwargs) else contextlib.nullcontext():
+        result = func(*inner_args, **inner_kwargs)
+    if wanted is not None and torch.device(wanted).type == "cpu":
+        return result
+    result = tree_map(lambda t: SimTensor(t, index) if isinstance(t, torch.Tensor) else t, result)
+    if func is aten.copy_.default and not isinstance(args[0], SimTensor):
+        return args[0]
+    return return_and_correct_aliasing(func, args, kwargs, result)
+
+
+def _unwrap(leaf: Any) -> Any:
+    return leaf.inner if isinstance(leaf, SimTensor) else leaf
+
+
+#: Operations that may have an operand on the CPU.
+MIXED = {aten.copy_, aten._to_copy, aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten.set_data}
+
+
+def _device_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    """The index of the device that an operation runs on. Raises RuntimeError if its operands live on several."""
+    if (wanted := kwargs.get("device")) is not None and torch.device(wanted).type == "sim":
+        return _index(wanted)
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    devices = {t.device for t in tensors if t.device.type == "sim" or t.dim() > 0}
+    if len(devices) > 1 and getattr(func, "overloadpacket", None) not in MIXED:
+        raise RuntimeError(f"{func}: its operands live on several devices, {', '.join(sorted(map(str, devices)))}")
+    return next((t.get_device() for t in tensors if t.device.type == "sim"), _current)
+
+
+def _is_random(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operation draws from the device's generator."""
+    has_its_own = any(isinstance(leaf, torch.Generator) for leaf in (*args, *kwargs.values()))
+    return torch.Tag.nondeterministic_seeded in func.tags and not has_its_own
+
+
+@contextlib.contextmanager
+def _drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """What draws on the CPU draws from `generator`."""
+    outside = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(outside)
+
+
+# -- what torch must be told
+
+class _Guard(torch._C._acc.DeviceGuard):
+    """Answers the engine, also while an exception leaves a backward.
+
+    torch asks for the type while the exception is still pending; no answer of Python's would be accepted then, and the
+    process would be ended. So the exception is set aside, and _Engine raises it.
+    """
+
+    set_aside: list[BaseException] = []
+    _pending = [ctypes.c_void_p() for _ in range(3)]
+    _places = [ctypes.byref(part) for part in _pending]
+
+    def type_(self) -> Any:
+        ctypes.pythonapi.PyErr_Fetch(*self._places)  # before anything else: calls fail while an exception is pending
+        if self._pending[0]:
+            self._keep()
+        return torch._C._autograd.DeviceType.PrivateUse1
+
+    def _keep(self) -> None:
+        ctypes.pythonapi.PyErr_NormalizeException(*self._places)
+        self.set_aside.append(ctypes.cast(self._pending[1], ctypes.py_object).value)
+        for part in self._pending:
+            ctypes.pythonapi.Py_DecRef(part)
+            part.value = None
+
+
+class _Engine(torch._C._ImperativeEngine):
+    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().run_backward(*args, **kwargs)
+        except SystemError as error:
+            raise (_Guard.set_aside.pop() if _Guard.set_aside else error) from None
+
+
+registration._setup_privateuseone_for_python_backend(
+    "sim", backend_module=sys.modules[__name__], device_guard=_Guard()
+)
+torch.autograd.Variable._execution_engine = _Engine()
+_kernels = torch.library.Library("aten", "IMPL")
+_fallbacks = torch.library.Library("_", "IMPL")
+
+
+def _kernel(func: Any) -> Any:
+    """What runs where no operand is a SimTensor, or where torch itself fills a tensor that it has just made."""
+    return lambda *args, **kwargs: execute(func, args, kwargs)
+
+
+def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    return execute(aten.copy_.default, (target, source), {})
+
+
+for _factory in (aten.empty.memory_format, aten.empty_strided.default):
+    _kernels.impl(_factory, _kernel(_factory), "PrivateUse1")
+_kernels.impl("_copy_from", _copy_from, "PrivateUse1")
+
+
+def _reduced(func: Any) -> Any:
+    """What autocast makes of an operation: floating-point operands in its dtype. There is no cache of casts."""
+
+    def cast(leaf: Any) -> Any:
+        is_wider = isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float32
+        return leaf.to(torch.get_autocast_dtype("sim")) if is_wider else leaf
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
+            return func(*tree_map(cast, args), **tree_map(cast, kwargs))
+
+    return kernel
+
+
+for _matrix_product in (aten.mm, aten.addmm, aten.bmm, aten.matmul, aten.linear):
+    _kernels.impl(_matrix_product.default, _reduced(_matrix_product.default), "AutocastPrivateUse1")
+_fallbacks.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
