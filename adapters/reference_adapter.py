@@ -10,5 +10,5 @@ adapter = adapter_of(
     ckptspec.reference,
     name="reference",
     version=f"on torch {torch.__version__}",
-    also=frozenset({Capability.EXCLUSIVE_RANDOM}),
+    also=frozenset({Capability.EXCLUSIVE_RANDOM, Capability.VALUE_CHECK}),
 )

@@ -88,13 +88,7 @@ def _variant(
     host.uses_backward = form.get("use_reentrant", False)
 
     def translated(options: dict[str, Any]) -> dict[str, Any]:
-        only(options, *OPTIONS, *SELECTIVE)
-        plain = {k: v for k, v in options.items() if k in OPTIONS}
-        if any(k in options for k in SELECTIVE):
-            plain["context_fn"] = functools.partial(
-                module.create_selective_checkpoint_contexts, _policy(module, operators, options)
-            )
-        return form | plain
+        return form | in_words_of(module, operators, options)
 
     def call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
         return module.checkpoint(region, *args, **translated(options), **kwargs)
@@ -105,7 +99,7 @@ def _variant(
     def sequential(functions: Iterable[Region], segments: int, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
         return module.checkpoint_sequential(functions, segments, *inputs, **translated(options))
 
-    capabilities = also | _capabilities(module, is_reentrant=host.uses_backward)
+    capabilities = also | capabilities_of(module, is_reentrant=host.uses_backward)
     return Checkpointer(
         call,
         capabilities,
@@ -116,7 +110,18 @@ def _variant(
     )
 
 
-def _capabilities(module: ModuleType, *, is_reentrant: bool) -> frozenset[Capability]:
+def in_words_of(module: ModuleType, operators: Mapping[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """The suite's options as those of the module."""
+    only(options, *OPTIONS, *SELECTIVE)
+    plain = {k: v for k, v in options.items() if k in OPTIONS}
+    if any(k in options for k in SELECTIVE):
+        plain["context_fn"] = functools.partial(
+            module.create_selective_checkpoint_contexts, _policy(module, operators, options)
+        )
+    return plain
+
+
+def capabilities_of(module: ModuleType, *, is_reentrant: bool) -> frozenset[Capability]:
     """What a form offers, as far as signature and names tell."""
     accepted = inspect.signature(module.checkpoint).parameters
     offered = set(REENTRANT if is_reentrant else NON_REENTRANT)

@@ -2,7 +2,9 @@
 
 The limit is what no implementation can beat: a plain forward and backward, and one more forward. *Overhead* is what a
 checkpointed step takes above the limit. All variants of a case run interleaved in one process, round after round; times
-are medians of the rounds. Run: python benchmarks/reference_overhead.py [--rounds N]
+are medians of the rounds, in CPU time of the one thread that computes: a busy machine disturbs that least.
+
+Run: python benchmarks/reference_overhead.py [--rounds N]
 """
 
 from __future__ import annotations
@@ -137,10 +139,10 @@ def measure(steps: dict[str, Callable[[], None]], rounds: int, repeat: int) -> d
     gc.disable()
     for _ in range(rounds):
         for name, run in steps.items():
-            start = time.perf_counter()
+            start = time.thread_time()
             for _ in range(repeat):
                 run()
-            times[name].append((time.perf_counter() - start) / repeat)
+            times[name].append((time.thread_time() - start) / repeat)
     gc.enable()
     return {name: statistics.median(values) for name, values in times.items()}
 
@@ -266,8 +268,9 @@ def main() -> None:
     text = "\n".join([
         "# What the reference costs",
         "",
-        "Written by `python benchmarks/reference_overhead.py`, which says what is measured and how. One thread, medians",
-        f"of {rounds} interleaved rounds, torch {torch.__version__}, Python {platform.python_version()}.",
+        "Written by `python benchmarks/reference_overhead.py`, which says what is measured and how.",
+        f"CPU time of one thread, medians of {rounds} rounds, torch {torch.__version__}, "
+        f"Python {platform.python_version()}.",
         "`ours / torch` is the share of torch.utils.checkpoint's overhead; `at most` is what we allow ourselves.",
         "",
         times,

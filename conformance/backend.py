@@ -131,6 +131,8 @@ class Host(ABC):
     facts: frozenset[Fact] = frozenset()
     #: The module with torch's names (TORCH_NAMES); arrays are its tensors.
     torch: Any = None
+    #: Modules to import before processes are forked (PROCESSES).
+    imports: tuple[str, ...] = ()
     #: Array API names; random ones (`dropout(x, p)`, `uniform_like(x)`) draw from the global generator or take `key=`.
     ops: Ops
 

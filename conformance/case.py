@@ -85,7 +85,8 @@ def execute(
     under_test = UnderTest(host, checkpointer, exploration)
     start = time.perf_counter()
     error: BaseException | None = None
-    with collected(), unlogged(), warnings.catch_warnings():
+    detach_log_handlers()
+    with collected(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a library's warnings are no failures; a clause about them records its own
         try:
             for fact in sorted(clause.needs - host.facts, key=lambda f: f.name):
@@ -111,15 +112,12 @@ def execute(
     return record, error
 
 
-@contextmanager
-def unlogged() -> Iterator[None]:
-    """No log record reaches the handlers of pytest, which raise inside the library if one cannot be formatted."""
+def detach_log_handlers() -> None:
+    """Take the handlers of pytest away: they raise, inside the library, for a record that cannot be formatted."""
     root = logging.getLogger()
-    handlers, root.handlers = root.handlers, []
-    try:
-        yield
-    finally:
-        root.handlers = handlers
+    for logger in (root, *root.manager.loggerDict.values()):
+        if isinstance(logger, logging.Logger):
+            logger.handlers = [h for h in logger.handlers if not type(h).__module__.startswith("_pytest")]
 
 
 @contextmanager

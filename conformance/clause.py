@@ -24,6 +24,7 @@ CHAPTERS = (
     "api", "deco", "grad", "io", "rng", "stop", "det", "mut", "view",
     "retain", "ho", "nest", "ord", "err", "reent", "side", "ctx", "amp",
     "hook", "func", "mem", "seq", "dev", "group", "sel", "thread", "fuzz",
+    "compile", "wrap", "dist",
 )  # fmt: skip
 
 FOLDER = pathlib.Path(__file__).parent

@@ -27,6 +27,7 @@ from ckptspec.conformance.case import Record, deadline, execute, from_properties
 from ckptspec.conformance.clause import FOLDER, Clause, by_name, registry
 from ckptspec.conformance.explore import DEFAULT, Exploration
 from ckptspec.conformance.isolation import LATE, Book, linger, threads
+from ckptspec.conformance.processes import Recipe
 from ckptspec.conformance.report import model, render
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
 
@@ -245,7 +246,8 @@ class _Suite:
         if found is None:
             return None
         clause, variant, parameters = found
-        chosen = {name: pyfuncitem.funcargs[name] for name in clause.each}
+        chosen = {name: str(pyfuncitem.funcargs[name]) for name in clause.each}
+        recipe = Recipe(self.source, self.config.option.device, variant, clause.id, chosen)
         limit = self.config.option.case_timeout if self.is_worker else 0
         with deadline(limit):
             host, checkpointer = self._variant(variant)
@@ -255,7 +257,7 @@ class _Suite:
                 clause,
                 variant,
                 parameters,
-                lambda u: clause.function(u, **chosen),
+                recipe.run,
                 host,
                 checkpointer,
                 self._how(clause),

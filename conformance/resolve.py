@@ -52,7 +52,7 @@ def names() -> dict[str, str]:
     import ckptspec.adapters
 
     ours = {
-        path.name.removesuffix(OURS): f"ckptspec.adapters.{path.stem}:adapter"
+        path.name.removesuffix(OURS).replace("_", "-"): f"ckptspec.adapters.{path.stem}:adapter"
         for folder in ckptspec.adapters.__path__
         for path in sorted(pathlib.Path(folder).glob("*" + OURS))
     }

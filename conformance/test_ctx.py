@@ -135,14 +135,13 @@ def test_a_function_mode_of_forward_is_not_entered_for_the_replay(under_test):
     Source: pytorch/pytorch#147995; pytorch/pytorch#148023.
     """
     ops, probe, phases = under_test.ops, under_test.probe(), []
-    mode = under_test.torch.overrides.TorchFunctionMode
-
-    class Listening(mode):
-        def __torch_function__(self, function, types, args=(), kwargs=None):
-            phases.append(under_test.phase)
-            return function(*args, **(kwargs or {}))
 
     def program(checkpoint, x):
+        class Listening(under_test.torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                phases.append(under_test.phase)
+                return function(*args, **(kwargs or {}))
+
         with Listening():
             return checkpoint(lambda x: ops.exp(ops.sin(probe(x))), x)
 

@@ -167,9 +167,9 @@ def test_settings_count_at_the_call(under_test, at):
         def region(x):
             return tail(ops.add(ops.exp(ops.sin(head(x))), 1.0))
 
-        with set_early_stop(False if at == "decoration" else None):
+        with set_early_stop(at != "decoration"):
             decorated = checkpoint.decorator()(region)
-        with set_early_stop(False if at == "call" else None):
+        with set_early_stop(at != "call"):
             return decorated(x)
 
     seen = under_test.run(program, under_test.array())

@@ -184,7 +184,7 @@ def test_a_parameter_that_is_frozen_before_backward_is_no_wrong_gradient(under_t
     under_test.attempt(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25), backward=backward)
 
 
-@clause("DET-09", MUST, tests=Capability.VALUE_CHECK, needs=(Fact.EAGER,))
+@clause("DET-09", MUST, tests=(Capability.VALUE_CHECK, Capability.DETERMINISM_CHECK), needs=(Fact.EAGER,))
 def test_other_values_in_the_replay_are_noticed_on_request(under_test):
     """With `determinism_check="values"`, a saved value that is another number in the replay is an error.
 

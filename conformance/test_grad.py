@@ -6,7 +6,9 @@ backward needs it.
 """
 
 from ckptspec.conformance.backend import Capability, Fact
-from ckptspec.conformance.clause import MUST, Profile, clause
+from ckptspec.conformance.clause import MUST, SHOULD, Profile, clause
+
+TORCH = (Fact.TORCH_NAMES,)
 
 
 @clause("GRAD-01", MUST, profile=Profile.CORE, dtype=("float64", "float32"))
@@ -63,6 +65,30 @@ def test_captured_intermediates_get_their_gradients(under_test):
     under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
 
 
+@clause("GRAD-04", MUST, tests=Capability.FORWARD_GRAPH, needs=(Fact.GRADIENT_FLAGS,))
+def test_results_need_a_gradient_where_the_plain_ones_do(under_test):
+    """Each result says that it needs a gradient if and only if the plain result does: not a detached one, nor integers.
+
+    Source: pytorch/pytorch#7617.
+    """
+    ops, probe, flags = under_test.ops, under_test.probe(), []
+
+    def program(checkpoint, x):
+        constant = under_test.array(1.0, 2.0)
+
+        def region(x, constant):
+            y = ops.exp(ops.sin(probe(x)))
+            return y, under_test.stop_gradient(ops.cos(y)), ops.astype(y, "int64"), ops.exp(constant)
+
+        results = checkpoint(region, x, constant)
+        flags.append([under_test.needs_gradient(y) for y in results])
+        return results[0]
+
+    under_test.run(program, under_test.array())
+
+    assert flags[-1] == flags[0], "a result's flag is not the plain one"
+
+
 @clause("GRAD-05", MUST, tests=Capability.CAPTURED_ONLY)
 def test_a_region_whose_arguments_need_no_gradient_trains_its_parameters(under_test):
     """Parameters get their gradients although none of the region's arguments needs one.
@@ -79,6 +105,35 @@ def test_a_region_whose_arguments_need_no_gradient_trains_its_parameters(under_t
         return ops.add(checkpoint(region, data), w)
 
     under_test.run(program, under_test.array())
+
+
+@clause("GRAD-06", MUST, tests=Capability.FORWARD_GRAPH, needs=TORCH, profile=Profile.TORCH)
+def test_what_has_no_influence_has_no_gradient(under_test):
+    """An argument that the region ignores, or that only an unused result depends on, has no gradient, as in a plain run:
+    none at all, not zeros.
+
+    Source: torch.utils.checkpoint, `use_reentrant`.
+    """
+    ops, probe, kept, absent = under_test.ops, under_test.probe(), [], []
+
+    def program(checkpoint, x, ignored, unused):
+        def region(x, ignored, unused):
+            return ops.exp(ops.sin(probe(x))), ops.exp(ops.sin(unused))
+
+        y = checkpoint(region, x, ignored, unused)[0]
+        kept[:] = y, x, ignored, unused
+        return y
+
+    def backward(pull):
+        y, *arrays = kept
+        under_test.torch.autograd.backward(ops.sum(y))
+        absent.append([x.grad is None for x in arrays])
+        return arrays[0].grad
+
+    primals = under_test.array(), under_test.array(), under_test.array()
+    under_test.run(program, *primals, backward=under_test.guarded(backward))
+
+    assert absent[-1] == absent[0], "an array without influence has a gradient"
 
 
 @clause("GRAD-07", MUST, profile=Profile.CORE)
@@ -135,6 +190,39 @@ def test_a_captured_intermediate_may_also_be_used_outside(under_test):
         return ops.add(checkpoint(region, x), ops.cos(scale))
 
     under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))
+
+
+@clause(
+    "GRAD-10",
+    MUST,
+    tests=Capability.CHOSEN_INPUTS,
+    needs=TORCH,
+    profile=Profile.TORCH,
+    by=("grad", "backward with inputs"),
+)
+def test_the_gradient_of_chosen_arrays_may_be_asked_for(under_test, by):
+    """The gradient with respect to some of the arrays that a region depends on is the plain one; the others get none.
+
+    Source: torch.utils.checkpoint, `use_reentrant`.
+    """
+    ops, probe, kept = under_test.ops, under_test.probe(), {}
+
+    def program(checkpoint, x, w):
+        h = ops.cos(x)
+        y = checkpoint(lambda h: ops.exp(ops.sin(ops.multiply(probe(h), w))), h)
+        kept.update(x=x, w=w, h=h, loss=ops.sum(y))
+        return y
+
+    def backward(pull):
+        autograd = under_test.torch.autograd
+        if by == "grad":
+            captured = autograd.grad(kept["loss"], [kept["w"]], retain_graph=True)
+            return captured, autograd.grad(kept["loss"], [kept["h"]])
+        autograd.backward(kept["loss"], inputs=[kept["x"]])
+        return kept["x"].grad, kept["w"].grad is None
+
+    primals = under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25)
+    under_test.run(program, *primals, backward=under_test.guarded(backward))
 
 
 @clause("GRAD-11", MUST, profile=Profile.CORE)
@@ -213,6 +301,118 @@ def test_outputs_may_be_differentiated_in_separate_calls(under_test):
         return pull(outputs=[0]), pull(outputs=[1])
 
     under_test.run(program, under_test.array(), backward=backward)
+
+
+@clause("GRAD-15", MUST, needs=TORCH, profile=Profile.TORCH)
+def test_a_backward_with_gradients_off_replays_with_gradients_on(under_test):
+    """A backward that is called while gradients are off gives the right gradient: the replay runs with gradients on.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        return checkpoint(lambda x: ops.exp(ops.sin(probe(x))), x)
+
+    def backward(pull):
+        with under_test.torch.no_grad():
+            return pull()
+
+    under_test.run(program, under_test.array(), backward=backward)
+
+
+@clause("GRAD-16", MUST, where=("inside", "a result", "an argument"))
+def test_a_region_may_contain_what_needs_no_gradient(under_test, where):
+    """What is cut off from the graph inside a region, or enters it cut off, gets no gradient, and the rest is right.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def region(x, scale):
+            y = ops.exp(ops.sin(probe(x)))
+            if where == "inside":
+                scale = under_test.stop_gradient(ops.cos(scale))
+            y = ops.sin(ops.multiply(y, scale))
+            return (y, under_test.stop_gradient(ops.exp(y))) if where == "a result" else (y, ops.cos(y))
+
+        first, second = checkpoint(region, x, under_test.stop_gradient(x) if where == "an argument" else x)
+        return first if where == "a result" else ops.multiply(first, second)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("GRAD-17", MUST, array=("empty", "0-d", "broadcast", "complex", "selected"))
+def test_arrays_of_every_kind_may_be_arguments(under_test, array):
+    """Empty, 0-dimensional, broadcast and complex arrays, and those selected by a mask, are arguments like others.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+    mask = under_test.array(True, False, True, True, dtype="bool")
+
+    def program(checkpoint, x):
+        h = {
+            "broadcast": lambda: ops.broadcast_to(x, (3, 4)),
+            "complex": lambda: ops.astype(x, "complex128"),
+            "selected": lambda: x[mask],
+        }.get(array, lambda: ops.cos(x))()
+        y = checkpoint(lambda h: ops.exp(ops.sin(probe(h))), h)
+        return ops.abs(y) if array == "complex" else y
+
+    shapes = {"empty": (0,), "0-d": ()}
+    under_test.run(program, under_test.array(shape=shapes.get(array, (4,))))
+
+
+@clause("GRAD-18", MUST, needs=(Fact.SEPARATE_OUTPUTS,))
+def test_gradients_of_several_batches_add_up(under_test):
+    """Backward calls for one batch after the other give gradients of a parameter that add up to the plain sum.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, w):
+        batches = [under_test.array(*(0.1 * i + j for j in range(4))) for i in range(3)]
+        return [checkpoint(lambda x, w: ops.exp(ops.sin(ops.multiply(probe(x), w))), x, w) for x in batches]
+
+    def backward(pull):
+        total = under_test.array(0.0, 0.0, 0.0, 0.0)
+        for batch in range(3):
+            total = ops.add(total, pull(outputs=[batch])[0])
+        return total
+
+    under_test.run(program, under_test.array(), backward=backward, replays=3)
+
+
+@clause("GRAD-19", SHOULD, tests=Capability.FORWARD_GRAPH, needs=(Fact.EAGER, Fact.GRADIENT_FLAGS))
+def test_what_leaves_a_region_by_the_side_stays_differentiable(under_test):
+    """A value that forward stored outside the region is part of the program's graph and has its gradient.
+
+    Source: torch.utils.checkpoint, `use_reentrant`.
+    """
+    ops, probe, flags = under_test.ops, under_test.probe(), []
+
+    def program(checkpoint, x, *, uses_it=True):
+        stored = []
+
+        def region(x):
+            y = ops.sin(probe(x))
+            stored.append(ops.exp(y))
+            return ops.cos(y)
+
+        y, first = checkpoint(region, x), stored[0]
+        flags.append(under_test.needs_gradient(first))
+        return ops.multiply(y, first) if uses_it else y
+
+    def result_only(checkpoint, x):
+        return program(checkpoint, x, uses_it=False)
+
+    under_test.run(result_only, under_test.array())
+    assert flags[-1] == flags[0], "a value that was stored outside is cut off from the graph"
+
+    under_test.run(program, under_test.array())
 
 
 @clause("GRAD-20", MUST, profile=Profile.CORE)
@@ -300,3 +500,37 @@ def test_a_function_that_is_called_again_is_executed_again(under_test):
         return checkpoint(region, x)
 
     under_test.run(program, under_test.array())
+
+
+@clause("GRAD-24", MUST, needs=TORCH, profile=Profile.TORCH)
+def test_a_region_may_switch_gradients_off_for_a_while(under_test):
+    """What a region computes with gradients off gets none, in the replay as in forward, and the rest is right.
+
+    Source: torch.utils.checkpoint; PyTorch's own test of a partly detached region.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def region(x):
+            with under_test.torch.no_grad():
+                scale = ops.exp(ops.sin(x))
+            return ops.sin(ops.multiply(ops.exp(probe(x)), scale))
+
+        return checkpoint(region, x)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("GRAD-25", MUST, needs=TORCH, profile=Profile.TORCH)
+def test_a_sparse_array_may_be_an_argument(under_test):
+    """A sparse array may be an argument of a region.
+
+    Source: torch.utils.checkpoint.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        sparse = under_test.array(0.0, 2.0, 0.0, 3.0, shape=(2, 2)).to_sparse()
+        return checkpoint(lambda m, x: ops.exp(ops.sin(under_test.torch.sparse.mm(m, probe(x)))), sparse, x)
+
+    under_test.run(program, under_test.array(shape=(2, 2)))

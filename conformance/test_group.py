@@ -234,8 +234,7 @@ def test_a_group_over_a_region_with_saved_results(under_test):
 
     def program(checkpoint, x):
         def region(x):
-            y = probe(ops.exp(x))
-            return ops.sin(ops.multiply(y, 2.0)), ops.cos(ops.multiply(y, 3.0))
+            return ops.sin(probe(ops.exp(x))), ops.cos(ops.multiply(x, 3.0))
 
         groups["one"] = checkpoint.group()
         return checkpoint.using(save=["exp"])(region, x)

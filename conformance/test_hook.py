@@ -142,6 +142,7 @@ def test_hooks_inside_a_region_own_what_they_pack(under_test):
 
     under_test.run(program, under_test.array())
 
+    assert packed, "the hooks were not asked to pack anything"
     assert unpacked == ["forward"] * len(packed), "the hooks did not get back what they had packed in forward"
 
 

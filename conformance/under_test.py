@@ -21,7 +21,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -158,7 +158,7 @@ class Checkpoint:
         """The decorator form, with these options."""
         decorator = self._checkpointer.decorator or _no_decorator
         decorate: Callable[[Region], Region] = self._guarded(decorator, self._options | options)
-        return lambda region: self._watched(self._guarded(decorate, region))
+        return lambda region: _Decorated(self._guarded(decorate, region), self._guarded)
 
     def sequential(self, functions: Iterable[Region], segments: int, *inputs: Any) -> Any:
         """The functions in order on one input, checkpointed in segments."""
@@ -177,14 +177,6 @@ class Checkpoint:
     def wrap_parts(self, model: Any, is_wanted: Callable[[Any], bool]) -> None:
         """Such modules in the place of those parts of a model that a predicate chooses."""
         self._guarded(self._checkpointer.wrap_parts or _no_wrapper, model, is_wanted, self._options)
-
-    def _watched(self, decorated: Region) -> Region:
-        """The decorated function with its own name and docstring; what leaves it is noted."""
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return self._guarded(lambda: decorated(*args, **kwargs))
-
-        return functools.update_wrapper(call, decorated, ("__name__", "__doc__"), ())
 
 
 class _Decorated:
@@ -336,6 +328,12 @@ def difference(expected: Any, observed: Any, where: str = "", tolerance: float =
 def _excerpt(array: np.ndarray[Any, Any]) -> str:
     first = ", ".join(f"{v:.6g}" for v in array.ravel()[:4])
     return f"[{first}{', …' if array.size > 4 else ''}]"
+
+
+class Part(Protocol):
+    """How a case gets its processes, or what this process is among them."""
+
+    def play(self, under_test: UnderTest, count: int, body: Callable[[UnderTest, int], Any]) -> list[Any]: ...
 
 
 class UnderTest:
@@ -523,10 +521,11 @@ class UnderTest:
         go = backward or (lambda pull: pull())
         first, again = (self._observe(Observation(), plain or program, Plain(), primals, go, memory) for _ in range(2))
         self._check_plain(first, again)
-        seen = Seen(plain=first)
+        seen, noted = Seen(plain=first), len(self._left)
         self._observe(seen, program, Checkpoint(self._checkpointer, self._guarded, {}), primals, go, memory)
         self._note(seen)
         if seen.error is None:
+            del self._left[noted:]  # swallowed on the way, as the end of a replay is; a traceback keeps much alive
             self._compare(first, seen, tolerance)
             if seen.replays < replays:
                 raise NoReplay(f"{NoReplay.label}: {seen.replays} executions, at least {replays} needed")
@@ -584,13 +583,17 @@ class UnderTest:
 
     # -- how
 
+    def note(self, error: BaseException, phase: str) -> None:
+        """An exception is the implementation's, and came in that phase."""
+        self._left.append((error, phase))
+
     def _guarded(self, call: Callable[..., Any], *args: Any) -> Any:
         """Call, and note an exception that comes out, with the phase."""
         try:
             return call(*args)
         except BaseException as error:
             if not any(error is left for left, _ in self._left):
-                self._left.append((error, self._phase))
+                self.note(error, self._phase)
             raise
 
     def _observe(

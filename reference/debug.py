@@ -64,5 +64,3 @@ def _short(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_short, value))}]"
     return repr(value) if isinstance(value, int | float | str | bool | type(None)) else type(value).__name__
-
-

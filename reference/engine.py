@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -197,9 +198,16 @@ flatten = pytree.tree_flatten  # pytrees are the only list of what counts as a c
 unflatten = pytree.tree_unflatten
 
 
+@functools.cache  # operators are few and live as long as the process
 def aliases_its_input(op: Any) -> bool:
     """Whether the operator returns a view of an argument or writes into one; only the private schema tells."""
     return getattr(op, "is_view", False) or (hasattr(op, "_schema") and op._schema.is_mutable)
+
+
+@functools.cache
+def is_random(op: Any) -> bool:
+    """Whether the operator draws from a generator; the tag is public, and slow to read."""
+    return torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
 
 
 # Operators that only look at metadata; with tensor subclasses they reach dispatch modes.

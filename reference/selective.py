@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ckptspec.reference import engine
+from ckptspec.reference.arguments import tensors_in
 from ckptspec.reference.devices import DeviceState, state_behind
 from ckptspec.reference.errors import (
     ContextReuseError,
@@ -90,11 +91,10 @@ class _Saved:
         self.rest = rest  # None for a single tensor; else the leaves, with places for tensors, and their structure
 
     def result(self, op: Any) -> Any:
-        tensors = [kept.value(op) for kept in self.tensors]
         if self.rest is None:
-            return tensors[0]
+            return self.tensors[0].value(op)
         leaves, spec = self.rest
-        found = iter(tensors)
+        found = iter([kept.value(op) for kept in self.tensors])
         return engine.unflatten([next(found) if leaf is _PLACE else leaf for leaf in leaves], spec)
 
 
@@ -134,7 +134,7 @@ class _Line:
         self.answer = answer  # of a policy that only looks at the operator
         self.ignored = op in SAC_IGNORED_OPS
         self.aliases = engine.aliases_its_input(op)
-        self.random = torch.Tag.nondeterministic_seeded in getattr(op, "tags", ())
+        self.random = engine.is_random(op)
         self.entries: list[_Saved | Literal["recompute", "consumed"]] = []  # in order of the calls (SEL-21)
         self.calls = 0  # so far in the current replay
 
@@ -188,18 +188,16 @@ class SavingMode(engine.DispatchMode):
         raise UnknownPolicyError(op, answer)  # SEL-17
 
     def _save(self, line: _Line, result: Any, policy: CheckpointPolicy, kwargs: dict[str, Any]) -> _Saved:
-        if isinstance(result, Tensor):
-            tensors, rest = [result], None
-        else:
-            leaves, spec = engine.flatten(result)
-            tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-            rest = [_PLACE if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec
-        generator = None
-        if line.random and tensors and kwargs.get("generator") is None:
-            generator = state_behind(tensors[0])
         must = policy is _MUST_SAVE or policy is _MUST_OFFLOAD
         offload = policy is _OFFLOAD or policy is _MUST_OFFLOAD
-        return _Saved(must, generator, [self._keep(t, offload) for t in tensors], rest)
+        generator = None
+        if line.random and kwargs.get("generator") is None:
+            generator = next(filter(None, map(state_behind, tensors_in((result,)))), None)
+        if isinstance(result, Tensor):
+            return _Saved(must, generator, [self._keep(result, offload)], None)
+        leaves, spec = engine.flatten(result)
+        tensors = [self._keep(leaf, offload) for leaf in leaves if isinstance(leaf, Tensor)]
+        return _Saved(must, generator, tensors, ([_PLACE if isinstance(x, Tensor) else x for x in leaves], spec))
 
     def _keep(self, tensor: Tensor, offload: bool) -> _Kept:
         if self.hooks is not None:

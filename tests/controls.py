@@ -82,10 +82,12 @@ def two_replays(right: Call, host: Host, tools: Tools) -> Call:
 
 
 _kept: list[Any] = []
+ENOUGH = 1000
+"""How much of everything: more than any clause about memory makes."""
 
 
 def keeps_everything(right: Call, host: Host, tools: Tools) -> Call:
-    """Never lets go of anything that a region computed."""
+    """Does not let go of what a region refers to and computes."""
 
     def call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
         def remembered(*args: Any, **kwargs: Any) -> Any:
@@ -93,6 +95,7 @@ def keeps_everything(right: Call, host: Host, tools: Tools) -> Call:
                 return region(*args, **kwargs)
 
         _kept.append(region)
+        del _kept[:-ENOUGH]
         return right(remembered, args, kwargs, options)
 
     return call

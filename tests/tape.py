@@ -16,7 +16,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,6 +62,13 @@ class Variable:
             shown(self.values)
 
 
+class Like(NamedTuple):
+    """What a gradient must look like."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
 @dataclass(eq=False)
 class Node:
     """How an array was made. Parents have lower numbers, so that their order is an order of backward.
@@ -73,7 +80,7 @@ class Node:
     operation: Operation | None = None
     parents: dict[int, Node] = field(default_factory=dict)
     saved: dict[str, Any] | None = field(default_factory=dict)
-    like: dict[int, Values] = field(default_factory=dict)
+    like: dict[int, Like] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     number: int = field(default_factory=lambda: next(_numbers))
 
@@ -123,7 +130,7 @@ class Operation:
             values = np.asarray(self.kernel(*map(_values, inputs), **settings))
         for region in tape.regions:
             region.executed(self.name, values)
-        return Variable(values, node if np.issubdtype(values.dtype, np.inexact) else None)
+        return Variable(values, node if _is_floating(values) else None)
 
     def _node(self, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Node | None:
         """The node of a result, with what its derivatives need; None if no gradient flows."""
@@ -137,7 +144,7 @@ class Operation:
         needed = {name for i in parents for name in self.needs[i]}
         named = [(name, x) for name, x in zip("xyz", inputs, strict=False) if name in needed]
         saved = {name: Saved(x) if isinstance(x, Variable) else x for name, x in named}
-        like = {i: np.broadcast_to(np.zeros((), inputs[i].values.dtype), inputs[i].values.shape) for i in parents}
+        like = {i: Like(inputs[i].values.shape, inputs[i].values.dtype) for i in parents}
         return Node(self, parents, saved, like, settings)
 
 
@@ -145,16 +152,20 @@ def _values(x: Any) -> Any:
     return x.values if isinstance(x, Variable) else x
 
 
-def _fitted(gradient: Variable, like: Values) -> Variable:
+def _is_floating(values: Values) -> bool:
+    return values.dtype.kind in "fc"
+
+
+def _fitted(gradient: Variable, like: Like) -> Variable:
     """A gradient in its input's dtype, summed over the axes along which the input was stretched."""
     if gradient.values.dtype != like.dtype:
         gradient = _astype(gradient, dtype=like.dtype)
     shape = gradient.values.shape
-    extra = len(shape) - like.ndim
+    if shape == like.shape:
+        return gradient
+    extra = len(shape) - len(like.shape)
     stretched = [extra + i for i, n in enumerate(like.shape) if n == 1 and shape[extra + i] != 1]
-    if extra or stretched:
-        gradient = _reshape(_sum(gradient, axis=(*range(extra), *stretched)), shape=like.shape)
-    return gradient
+    return _reshape(_sum(gradient, axis=(*range(extra), *stretched)), shape=like.shape)
 
 
 add: Operation = Operation("add", np.add, lambda g: g, lambda g: g)
@@ -199,18 +210,18 @@ _stretch: Operation = Operation(
 _concat: Operation = Operation(
     "concat",
     lambda x, y: np.concatenate([x, y]),
-    lambda g, like: _rows(g, start=0, stop=len(like)),
-    lambda g, like: _rows(g, start=len(g.values) - len(like), stop=len(g.values)),
+    lambda g, like: _rows(g, start=0, stop=like.shape[0]),
+    lambda g, like: _rows(g, start=len(g.values) - like.shape[0], stop=len(g.values)),
 )
 _rows: Operation = Operation(
     "rows",
     lambda x, start, stop: x[start:stop].copy(),
-    lambda g, start, stop, like: _pad(g, before=start, after=len(like) - stop),
+    lambda g, start, stop, like: _pad(g, before=start, after=like.shape[0] - stop),
 )
 _pad: Operation = Operation(
     "pad",
     lambda x, before, after: np.pad(x, [(before, after)] + [(0, 0)] * (x.ndim - 1)),
-    lambda g, before, like: _rows(g, start=before, stop=before + len(like)),
+    lambda g, before, like: _rows(g, start=before, stop=before + like.shape[0]),
 )
 _probe: Operation = Operation("probe", lambda x, executed: (executed(), x.copy())[1], lambda g: g)
 zeros_like: Operation = Operation("zeros_like", np.zeros_like)
@@ -512,9 +523,7 @@ class TapeHost(Host):
         return _probe(x, executed=executed)
 
     def vjp(self, fn: Callable[..., tuple[Variable, ...]], *primals: Variable) -> tuple[tuple[Variable, ...], Pullback]:
-        inputs = [
-            Variable(p.values.copy(), Node() if np.issubdtype(p.values.dtype, np.inexact) else None) for p in primals
-        ]
+        inputs = [Variable(p.values.copy(), Node() if _is_floating(p.values) else None) for p in primals]
         outputs = fn(*inputs)
         wanted = [(x.node, x.values.shape, x.values.dtype) for x in inputs if x.node is not None]
         del inputs  # what the program doesn't save is not held by the pullback either

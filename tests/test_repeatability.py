@@ -11,7 +11,7 @@ ADAPTERS = ["tests/tape.py:adapter", "tests/controls.py:controls"]
 
 
 def in_order(adapter: str, folder: pathlib.Path) -> Outcome:
-    return Suite(folder)("-n0", "--tb=no", *some(adapter), adapter=adapter)
+    return Suite(folder)("-n0", "--tb=native", *some(adapter), adapter=adapter)
 
 
 def some(adapter: str) -> list[str]:
@@ -33,7 +33,7 @@ def test_verdicts_do_not_depend_on_order_or_workers(
     adapter, expected = first
 
     again = suite(
-        *(workers, "--tb=no", "-p", "shuffling", *some(adapter)),
+        *(workers, "--tb=native", "-p", "shuffling", *some(adapter)),
         adapter=adapter,
         PYTHONPATH=str(CHECKOUT / "tests"),
         SEED=seed,

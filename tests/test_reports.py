@@ -67,7 +67,7 @@ def tape_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 @pytest.fixture(scope="module")
 def controls_run(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     def make(folder: pathlib.Path) -> Outcome:
-        return Suite(folder)("-n0", "--tb=no", "--clause=*-0[1-4]", adapter="tests/controls.py:controls")
+        return Suite(folder)("-n0", "--tb=native", "--clause=[D-R]*-0[1-2]", adapter="tests/controls.py:controls")
 
     return once(tmp_path_factory, "many-verdicts", make)
 

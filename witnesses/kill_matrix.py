@@ -22,8 +22,9 @@ import pytest
 from ckptspec.conformance.case import deadline, execute
 from ckptspec.conformance.clause import FOLDER, Clause, Level, registry
 from ckptspec.conformance.gate import worst
+from ckptspec.conformance.processes import Recipe
 from ckptspec.conformance.verdict import Verdict
-from ckptspec.witnesses.witness import Witness, WitnessError, adapter, witnesses
+from ckptspec.witnesses.witness import Witness, WitnessError, adapter, source, witnesses
 
 PATH = FOLDER / "KILL_MATRIX.md"
 LIMIT = 120.0
@@ -45,16 +46,18 @@ def _one(witness: Witness, clause: Clause) -> tuple[Verdict, str]:
     """The worst case of a clause on a witness."""
     records = []
     for values in itertools.product(*clause.each.values()):
-        chosen = dict(zip(clause.each, values, strict=True))
+        chosen = dict(zip(clause.each, map(str, values), strict=True))
+        fault = f"{witness.fault.__module__}:{witness.name}"
+        recipe = Recipe(source(witness.on), "cpu", witness.variant, clause.id, chosen, fault)
         with pytest.MonkeyPatch.context() as patch, deadline(LIMIT):
-            host = adapter(witness.on).host("cpu")
+            host = adapter(witness.on).host(witness.device)
             checkpointer = adapter(witness.on).variants[witness.variant](host)
             checkpointer = witness.fault(patch, checkpointer) or checkpointer
             record, _ = execute(
                 clause,
                 witness.variant,
                 "-".join(map(str, values)),
-                lambda u, chosen=chosen: clause.function(u, **chosen),
+                recipe.run,
                 host,
                 checkpointer,
             )

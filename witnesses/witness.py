@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib
 import pathlib
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ class Witness:
     breaks: ids of the clauses that must fail or be wrong on it.
     on: the implementation that it is built on, "reference" or "tape"; variant: which of its variants.
     source: a report of a real implementation that had this fault, '' if none is known.
+    device: where its arrays live.
     """
 
     fault: Fault
@@ -40,6 +42,7 @@ class Witness:
     on: str
     variant: str
     source: str
+    device: str = "cpu"
 
     @property
     def name(self) -> str:
@@ -58,12 +61,12 @@ class WitnessError(Exception):
 
 
 def witness(
-    *breaks: str, on: str = "reference", variant: str = "non-reentrant", source: str = ""
+    *breaks: str, on: str = "reference", variant: str = "non-reentrant", source: str = "", device: str = "cpu"
 ) -> Callable[[Fault], Fault]:
     """Enter a fault. Raises WitnessError if its name is taken or it has no docstring."""
 
     def enter(fault: Fault) -> Fault:
-        new = Witness(fault, breaks, on, variant, source)
+        new = Witness(fault, breaks, on, variant, source, device)
         if new.name in _witnesses:
             raise WitnessError(f"{new.name}: there are two witnesses of that name")
         if not new.sentence or not breaks:
@@ -87,9 +90,14 @@ def witnesses() -> dict[str, Witness]:
 @functools.cache
 def adapter(on: str) -> Adapter:
     """The implementation that a witness is built on."""
+    return load(source(on))
+
+
+def source(on: str) -> Source:
+    """Where that implementation comes from."""
     if on == "tape":
-        return load(find("tests/tape.py:adapter", FOLDER.parent))
-    return load(Source(on, f"ckptspec.adapters.{on}_adapter"))
+        return find("tests/tape.py:adapter", FOLDER.parent)
+    return Source(on, f"ckptspec.adapters.{on}_adapter")
 
 
 def wrapping(checkpointer: Checkpointer, call: Callable[..., Any]) -> Checkpointer:
@@ -123,3 +131,8 @@ def with_region(checkpointer: Checkpointer, change: Callable[[Region], Region]) 
         checkpointer,
         lambda checkpoint, region, args, kwargs, options: checkpoint(change(region), args, kwargs, options),
     )
+
+
+def with_api(checkpointer: Checkpointer, **names: Any) -> Checkpointer:
+    """The checkpointer whose module has these in the place of its own names."""
+    return dataclasses.replace(checkpointer, api=types.SimpleNamespace(**vars(checkpointer.api) | names))

@@ -143,6 +143,7 @@ class JaxHost(Host):
             Fact.THREADS,
             Fact.FORWARD_MODE,
             Fact.BATCHING,
+            Fact.COMPILER,
         }
     )
 
@@ -196,7 +197,15 @@ class JaxHost(Host):
         return jax.lax.stop_gradient(value), jax.lax.stop_gradient(derivative)
 
     def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
-        return jax.vmap(fn)
+        mapped: Callable[[Array], Array] = jax.vmap(fn)
+        return mapped
+
+    def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        def compiled(*args: Any) -> Any:
+            with jax.disable_jit(False):  # which `deterministic` turns on
+                return jax.jit(fn)(*args)
+
+        return compiled
 
     def stop_gradient(self, array: Array) -> Array:
         return jax.lax.stop_gradient(array)

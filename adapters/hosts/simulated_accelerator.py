@@ -4,8 +4,8 @@ Its tensors compute on the CPU, say that they live on `sim`, and draw from gener
 thread of the device's own, as on a real one, and operands on different devices are refused. To torch this module is
 `torch.sim`: it has what torch.cuda has for random state.
 
-Its limits: autograd's engine knows of one Python device, so that tensors live on `sim:0`, although there is a
-generator for `sim:1`; and there are no generator objects of the device's own.
+Its limits: autograd's engine has a thread for one Python device, so that backward runs in the calling thread while
+there are tensors on `sim:1`; there are no generator objects of the device's own; autocast has no cache of casts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ def is_available() -> bool:
 
 
 def is_initialized() -> bool:
-    return _initialized
+    return bool(globals().get("_initialized", True))
 
 
 def _is_in_bad_fork() -> bool:
@@ -92,6 +93,9 @@ def _index(device: int | str | torch.device | None) -> int:
 
 # -- its tensors
 
+#: Those that live elsewhere than on sim:0.
+_elsewhere: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDictionary()
+
 
 class SimTensor(torch.Tensor):
     """`inner`, a CPU tensor, on a device of type sim."""
@@ -110,6 +114,8 @@ class SimTensor(torch.Tensor):
             device=torch.device("sim", index),
         )
         made.inner = inner
+        if index > 0:
+            _elsewhere[id(made)] = made
         return made
 
     def __repr__(self, *, tensor_contents: object = None) -> str:
@@ -179,6 +185,7 @@ def _drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 # -- what torch must be told
 
+
 class _Guard(torch._C._acc.DeviceGuard):
     """Answers the engine, also while an exception leaves a backward.
 
@@ -186,9 +193,11 @@ class _Guard(torch._C._acc.DeviceGuard):
     process would be ended. So the exception is set aside, and _Engine raises it.
     """
 
-    set_aside: list[BaseException] = []
-    _pending = [ctypes.c_void_p() for _ in range(3)]
-    _places = [ctypes.byref(part) for part in _pending]
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_aside: list[BaseException] = []
+        self._pending = [ctypes.c_void_p() for _ in range(3)]  # type, value, traceback
+        self._places = [ctypes.byref(part) for part in self._pending]
 
     def type_(self) -> Any:
         ctypes.pythonapi.PyErr_Fetch(*self._places)  # before anything else: calls fail while an exception is pending
@@ -204,17 +213,21 @@ class _Guard(torch._C._acc.DeviceGuard):
             part.value = None
 
 
+_guard = _Guard()
+
+
 class _Engine(torch._C._ImperativeEngine):
+    """Raises what _Guard set aside. The engine has no thread for sim:1, so that all is done in the calling one then."""
+
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return super().run_backward(*args, **kwargs)
+            with torch.autograd.set_multithreading_enabled(not _elsewhere):
+                return super().run_backward(*args, **kwargs)
         except SystemError as error:
-            raise (_Guard.set_aside.pop() if _Guard.set_aside else error) from None
+            raise (_guard.set_aside.pop() if _guard.set_aside else error) from None
 
 
-registration._setup_privateuseone_for_python_backend(
-    "sim", backend_module=sys.modules[__name__], device_guard=_Guard()
-)
+registration._setup_privateuseone_for_python_backend("sim", backend_module=sys.modules[__name__], device_guard=_guard)
 torch.autograd.Variable._execution_engine = _Engine()
 _kernels = torch.library.Library("aten", "IMPL")
 _fallbacks = torch.library.Library("_", "IMPL")

@@ -32,7 +32,7 @@ _probe: Callable[..., Any] = wrap_tensorplay_function(lambda x, executed: (x,))(
 _profile: Callable[..., Any] = profile  # which is untyped
 
 _FUNCTIONS = (
-    "abs add broadcast_to concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape"
+    "abs add concat cos divide exp log matmul maximum mean multiply negative ones_like relu reshape"
     " sigmoid sin sqrt square stack subtract sum tanh where zeros_like"
 )
 OPERATIONS: dict[str, Callable[..., Any]] = {name: getattr(tensorplay, name) for name in _FUNCTIONS.split()}
@@ -50,6 +50,7 @@ OPERATORS: dict[str, Any] = OPERATIONS | {
 # Without `multiply_`: after `y.multiply_(z)` plain gradients are those of y alone. Without `noisy_relu`: plain
 # `rrelu` reads its float32 noise as if it had the input's dtype.
 OPERATIONS |= {
+    "broadcast_to": lambda x, shape: x.expand(*shape),  # tensorplay.broadcast_to has no gradient
     "astype": lambda x, dtype: x.to(getattr(tensorplay, dtype)),
     "dropout": tensorplay.nn.functional.dropout,
     "uniform_like": tensorplay.rand_like,
@@ -105,6 +106,8 @@ class TensorPlayHost(Host):
         Fact.ACCELERATOR,
         Fact.SEVERAL_ACCELERATORS,
         Fact.FORWARD_MODE,
+        Fact.COMPILER,
+        Fact.PROCESSES,  # its DistributedDataParallel raises on one linear layer
     }
 
     def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:

@@ -6,6 +6,7 @@ Read top to bottom: the probe, the operations, the bytes, the host.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import gc
 import importlib
 import threading
@@ -99,6 +100,7 @@ class TorchHost(Host):
     version = torch.__version__
     torch = torch
     ops = Ops("torch", OPERATIONS)
+    imports = ("torch._dynamo", "torch.distributed.fsdp")  # the first takes seconds, and distributed modules need it
     facts = frozenset(Fact) - {Fact.KEYED_RANDOM, Fact.ACCELERATOR, Fact.SEVERAL_ACCELERATORS}
 
     def __init__(self, device: str = "cpu", *, uses_backward: bool = False) -> None:
@@ -111,7 +113,7 @@ class TorchHost(Host):
         self.device = torch.device(device) if device == "cpu" else torch.device(device, 0)
         if device != "cpu":
             self.facts |= {Fact.ACCELERATOR}
-        if device == "cuda" and torch.cuda.device_count() > 1:
+        if device == "sim" or (device == "cuda" and torch.cuda.device_count() > 1):
             self.facts |= {Fact.SEVERAL_ACCELERATORS}
         self.uses_backward = uses_backward
 
@@ -158,6 +160,12 @@ class TorchHost(Host):
         _executed[who] = executed
         return _probe(x, who)
 
+    def prober(self, executed: Callable[[], None]) -> Callable[[Array], Array]:
+        # What is bound here is a number before a compiler sees it.
+        who = id(executed)
+        _executed[who] = executed
+        return lambda x: _probe(x, who)
+
     def settle(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
@@ -176,11 +184,26 @@ class TorchHost(Host):
 
     def jvp(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
         with forward_ad.dual_level():
-            value, derivative = forward_ad.unpack_dual(fn(forward_ad.make_dual(x, tangent)))
+            dual = forward_ad.make_dual(x, tangent)  # type: ignore[no-untyped-call]
+            value, derivative = forward_ad.unpack_dual(fn(dual))  # type: ignore[no-untyped-call]
             return value.detach(), torch.zeros_like(value) if derivative is None else derivative.detach()
 
     def batched(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         return torch.func.vmap(fn)
+
+    def compile(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        torch._dynamo.reset()  # else functions of one code, compiled before, count towards a limit
+        compiled: Callable[..., Any] = torch.compile(fn, backend="aot_eager")  # which needs no C++ compiler
+        return compiled
+
+    @contextlib.contextmanager
+    def joined(self, rank: int, count: int, folder: str) -> Iterator[None]:
+        store, limit = f"file://{folder}/store", datetime.timedelta(seconds=20)
+        torch.distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=count, timeout=limit)
+        try:
+            yield
+        finally:
+            torch.distributed.destroy_process_group()
 
     def needs_gradient(self, array: Array) -> bool:
         return bool(array.requires_grad)

@@ -1,7 +1,5 @@
 """torch.compile around a region, and inside one. Slow: each test compiles."""
 
-
-
 from __future__ import annotations
 
 import functools

@@ -1,7 +1,5 @@
 """Accelerators: whose random state a region keeps, checked on a simulated one."""
 
-
-
 from __future__ import annotations
 
 import functools
@@ -9,9 +7,10 @@ import functools
 import pytest
 import torch
 import torch.nn.functional as F
-from simulated import SimTensor, sim
 
+import ckptspec.adapters.hosts.simulated_accelerator as sim
 import ckptspec.reference as reference
+from ckptspec.adapters.hosts.simulated_accelerator import SimTensor
 from ckptspec.reference import devices
 from ckptspec.reference.errors import DeviceInitializedInsideError, UnsupportedAcceleratorError
 
@@ -92,7 +91,7 @@ def test_all_devices_in_use_are_covered():
 
 
 def test_an_accelerator_without_random_state_is_refused(monkeypatch):
-    monkeypatch.delattr(type(sim), "get_rng_state")
+    monkeypatch.delattr(sim, "get_rng_state")
     x = SimTensor(torch.ones(2)).requires_grad_()
     for reentrant in (True, False):
         with pytest.raises(UnsupportedAcceleratorError, match=r"'sim'.*get_rng_state.*preserve_rng_state=False"):
@@ -104,18 +103,18 @@ def test_an_accelerator_without_random_state_is_refused(monkeypatch):
 
 
 def test_waking_an_accelerator_inside_is_refused(monkeypatch):
-    monkeypatch.setattr(sim, "awake", False)
+    monkeypatch.setattr(sim, "_initialized", False)
 
     def wakes(x):
-        sim.awake = True
+        sim._initialized = True
         return x.sin()
 
     x = torch.ones(2, requires_grad=True)
     for reentrant in (True, False):
-        sim.awake = False
+        sim._initialized = False
         with pytest.raises(DeviceInitializedInsideError, match="'sim'"):
             reference.checkpoint(wakes, x, use_reentrant=reentrant)
-    sim.awake = False
+    sim._initialized = False
     run(torch.sin, x).sum().backward()
     run(wakes, x, preserve_rng_state=False).sum().backward()
 

@@ -1,7 +1,5 @@
 """Who keeps what alive: the rules at the top of frame.py, without the garbage collector's help."""
 
-
-
 from __future__ import annotations
 
 import functools
@@ -146,9 +144,7 @@ def test_arguments_and_function_go_after_a_freeing_backward(how):
 save_exp = functools.partial(reference.create_selective_checkpoint_contexts, [aten.exp.default])
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"debug": True}, {"determinism_check": "values"}, {"context_fn": save_exp}]
-)
+@pytest.mark.parametrize("options", [{}, {"debug": True}, {"determinism_check": "values"}, {"context_fn": save_exp}])
 def test_dropping_the_output_frees_everything(options):
     made = Made()
     out = run(lambda x: run(lambda y: made(y.sin()).exp().cos(), made(x.exp())).sin(), leaf(), **options)

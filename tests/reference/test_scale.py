@@ -1,7 +1,5 @@
 """Many regions: side by side, in a chain, in each other."""
 
-
-
 from __future__ import annotations
 
 import functools
