@@ -143,7 +143,9 @@ def _policy(module: ModuleType, operators: Mapping[str, Any], options: dict[str,
     members = module.CheckpointPolicy
 
     def policy(context: Any, operator: Any, *args: Any, **kwargs: Any) -> Any:
-        is_saved = options["policy"](names.get(operator))
-        return members.MUST_SAVE if is_saved else members.PREFER_RECOMPUTE
+        answer = options["policy"](names.get(operator))
+        if isinstance(answer, str):
+            return getattr(members, answer)
+        return members.MUST_SAVE if answer else members.PREFER_RECOMPUTE
 
     return policy

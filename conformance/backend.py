@@ -251,7 +251,8 @@ class Checkpointer:
     `early_stop` (bool), `determinism_check` ("default" or "none"),
     `preserve_rng_state` (bool, or "exclusive": one region of this kind at a time, EXCLUSIVE_RANDOM),
     `save` (names of operations), `save_names` (names given by `Host.named`),
-    `policy` (a function from an operation's name to bool: whether its result is saved; None for unknown operations).
+    `policy` (a function from an operation's name, None for unknown ones, to whether its result is saved: True, False,
+    or with Capability.OFFLOAD "MUST_CPU_OFFLOAD" or "PREFER_CPU_OFFLOAD").
     Clauses of profile *torch* also use torch's own: `context_fn`, `debug`, `respect_saved_tensors_hooks`.
     """
 

@@ -1,6 +1,6 @@
 """DIST: several processes.
 
-Replicas of a model, each in a process of its own, average their gradients while backward computes them. A replay happens
+Replicas of a model, each in a process of its own, average their gradients while backward computes them. A replay comes
 in the midst of this. It is not another forward of the replica, and it does not change in which order the processes talk
 to each other.
 

@@ -214,8 +214,10 @@ def test_a_region_may_change_its_own_values_in_place(under_test):
     def program(checkpoint, x, w):
         def region(x, w):
             y = ops.sin(probe(x))
-            y = ops.add_(y, ops.multiply(w, w))
-            return ops.exp(ops.sin(ops.add_(ops.cos(y), 0.5)))
+            ops.add_(y, ops.multiply(w, w))
+            z = ops.cos(y)
+            ops.add_(z, 0.5)
+            return ops.exp(ops.sin(z))
 
         return checkpoint(region, x, w)
 

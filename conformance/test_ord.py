@@ -67,7 +67,7 @@ def test_the_order_of_replays_is_the_same_on_each_run(under_test):
 
 @clause("ORD-03", MUST, regions=("side by side", "in a chain"))
 def test_a_program_may_have_thousands_of_regions(under_test, regions):
-    """A program of 2000 regions, side by side or in a chain, has the plain values and gradients.
+    """A program of 1500 regions, side by side or in a chain, has the plain values and gradients.
 
     Not promised: the last bits. Thousands of summands may be added in another order.
     Source: pytorch/pytorch#6959.
@@ -75,15 +75,15 @@ def test_a_program_may_have_thousands_of_regions(under_test, regions):
     ops, probe = under_test.ops, under_test.probe()
 
     def region(x):
-        return ops.sin(ops.cos(probe(x)))
+        return ops.sin(probe(x))
 
     def program(checkpoint, x):
         y = x
-        for _ in range(2000):
+        for _ in range(1500):
             y = ops.add(y, checkpoint(region, x)) if regions == "side by side" else checkpoint(region, y)
         return y
 
-    under_test.run(program, under_test.array(0.3, 0.7), replays=2000, tolerance=1e-12)
+    under_test.run(program, under_test.array(0.3, 0.7), replays=1500, tolerance=1e-12)
 
 
 @clause("ORD-04", MUST, needs=(Fact.EAGER, Fact.TORCH_NAMES), profile=Profile.TORCH)

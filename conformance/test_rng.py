@@ -4,7 +4,7 @@ A replay draws the numbers that forward drew. To everyone else the generator beh
 """
 
 from ckptspec.conformance.backend import Capability, Fact
-from ckptspec.conformance.clause import MUST, Profile, clause
+from ckptspec.conformance.clause import MAY, MUST, Profile, clause
 
 GLOBAL = (Fact.GLOBAL_RANDOM,)
 
@@ -152,6 +152,66 @@ def test_nested_regions_draw_what_they_drew(under_test):
     under_test.run(program, under_test.array(shape=(64,)), backward=backward)
 
 
+@clause("RNG-08", MUST, needs=(Fact.GLOBAL_RANDOM, Fact.EAGER))
+def test_a_seed_set_in_a_region_does_not_outlive_the_replay(under_test):
+    """After backward the generator is where it was before backward also when the region itself seeds it.
+
+    Source: torch.utils.checkpoint, `preserve_rng_state`.
+    """
+    ops, probe, like = under_test.ops, under_test.probe(), under_test.array()
+
+    def program(checkpoint, x):
+        def region(x):
+            under_test.seed(7)
+            return ops.exp(ops.dropout(ops.sin(probe(x)), 0.5))
+
+        y = checkpoint(region, x)
+        ops.uniform_like(like)
+        return y
+
+    def backward(pull):
+        return pull(), ops.uniform_like(like)
+
+    under_test.run(program, under_test.array(shape=(64,)), backward=backward)
+
+
+@clause("RNG-09", MUST, tests=Capability.UNPRESERVED_RANDOM)
+def test_a_region_without_randomness_does_not_need_preservation(under_test):
+    """With `preserve_rng_state=False`, a region that draws nothing gives the plain values and gradients.
+
+    Source: pytorch/pytorch#76737.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        return checkpoint.using(preserve_rng_state=False)(lambda x: ops.exp(ops.sin(probe(x))), x)
+
+    under_test.run(program, under_test.array())
+
+
+@clause("RNG-10", MAY, needs=(Fact.TORCH_NAMES, Fact.EAGER), profile=Profile.TORCH)
+def test_a_generator_object_is_not_restored(under_test):
+    """What a region draws from a generator object of its own is drawn afresh in a replay.
+
+    Not promised: anything about generators other than the global ones, such as Python's and NumPy's.
+    Source: torch.utils.checkpoint, `preserve_rng_state`; PaddlePaddle/PaddleFormers#3936.
+    """
+    ops, torch, probe, drawn = under_test.ops, under_test.torch, under_test.probe(), []
+
+    def program(checkpoint, x):
+        generator = torch.Generator().manual_seed(5)
+
+        def region(x):
+            drawn.append(torch.rand(4, generator=generator).tolist())
+            return ops.exp(ops.sin(probe(x)))
+
+        return checkpoint(region, x)
+
+    under_test.run(program, under_test.array())
+
+    assert drawn[-1] != drawn[-2], "the replay drew the same from a generator object"
+
+
 @clause("RNG-11", MUST, needs=GLOBAL)
 def test_draws_between_forward_and_backward_do_not_matter(under_test):
     """A replay draws what forward drew, however many numbers were drawn in between: its state is a copy.
@@ -168,6 +228,50 @@ def test_draws_between_forward_and_backward_do_not_matter(under_test):
         return drawn, pull(), ops.uniform_like(like)
 
     under_test.run(program, under_test.array(shape=(64,)), backward=backward)
+
+
+@clause("RNG-12", MUST, needs=GLOBAL)
+def test_each_region_keeps_a_state_of_its_own(under_test):
+    """Where several regions draw random numbers, the replay of each draws what that region drew in forward.
+
+    Source: NVIDIA/Megatron-LM#5841.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        for _ in range(3):
+            x = checkpoint(lambda x: ops.exp(ops.negative(ops.dropout(ops.sin(probe(x)), 0.5))), x)
+        return x
+
+    under_test.run(program, under_test.array(shape=(64,)), replays=3)
+
+
+@clause("RNG-13", MAY, needs=(Fact.GLOBAL_RANDOM, Fact.EAGER, Fact.THREADS))
+def test_other_threads_see_the_generator_that_a_replay_rewound(under_test):
+    """What another thread draws from a shared generator while a replay runs does not advance it for later draws.
+
+    Not promised: that such a thread draws numbers which the replay does not draw too.
+    Source: torch.utils.checkpoint, `preserve_rng_state`.
+    """
+    ops, probe, like, later = under_test.ops, under_test.probe(), under_test.array(), []
+
+    def program(checkpoint, x):
+        def region(x):
+            y = ops.dropout(ops.sin(probe(x)), 0.5)
+            if under_test.phase == "backward":
+                under_test.in_threads(lambda: ops.uniform_like(like))
+            return ops.exp(y)
+
+        return checkpoint(region, x)
+
+    def backward(pull):
+        gradients = pull()
+        later.append(under_test.numpy(ops.uniform_like(like)).tolist())
+        return gradients
+
+    under_test.run(program, under_test.array(shape=(64,)), backward=backward)
+
+    assert later[-1] == later[0], "another thread's draw advanced the generator"
 
 
 @clause("RNG-14", MUST, tests=Capability.POLICY_BY_OP, needs=GLOBAL)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ckptspec.conformance.backend import Checkpointer
-from ckptspec.reference import ambient
+from ckptspec.reference import ambient, engine
 from ckptspec.witnesses.witness import with_options, witness
 
 
@@ -34,5 +34,5 @@ def the_cache_of_autocast_is_lost(patch: pytest.MonkeyPatch, checkpointer: Check
 @witness("AMP-01", "AMP-02", "AMP-03", source="NVIDIA/TransformerEngine#791")
 def a_replay_has_the_autocast_of_backward(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """Autocast is left alone for a replay."""
-    patch.setattr(ambient.engine, "any_autocast_enabled", lambda: False)
+    patch.setattr(engine, "any_autocast_enabled", lambda: False)
     return with_options(checkpointer, determinism_check="none")

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ckptspec.conformance.backend import Checkpointer, Region
-from ckptspec.reference import frame
+from ckptspec.reference import engine, frame
 from ckptspec.reference.errors import Stop, SuppressedForwardError
 from ckptspec.witnesses.witness import with_api, with_options, with_region, witness, wrapping
 
@@ -77,7 +77,7 @@ def keywords_are_dropped(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) 
     """Keyword arguments that the function can do without don't reach it."""
 
     def call(checkpoint: Any, region: Region, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
-        needed = getattr(region, "__kwdefaults__", None) is None and not region.__defaults__  # type: ignore[attr-defined]
+        needed = getattr(region, "__kwdefaults__", None) is None and not region.__defaults__
         return checkpoint(region, args, kwargs if needed else {}, options)
 
     return wrapping(checkpointer, call)
@@ -219,7 +219,7 @@ def the_context_sees_the_early_end(patch: pytest.MonkeyPatch, checkpointer: Chec
             self._compare()
         finally:
             if self.stopper is not None:
-                frame.engine.remove(self.stopper)
+                engine.remove(self.stopper)
 
     patch.setattr(frame.Replay, "_call", call)
     patch.setattr(frame.Replay, "run", running)

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._device import DeviceContext
 
 from ckptspec.conformance.backend import Checkpointer
-from ckptspec.reference import ambient
+from ckptspec.reference import ambient, engine
 from ckptspec.witnesses.witness import with_region, witness
 
 
 def _forget_the_device(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ambient.engine, "default_device", lambda: None)
+    patch.setattr(engine, "default_device", lambda: None)
 
 
 @witness("CTX-01", source="pytorch/pytorch#124788")
@@ -33,9 +34,8 @@ def the_default_device_is_entered_again(patch: pytest.MonkeyPatch, checkpointer:
 
     def entering(self: ambient.Restored) -> None:
         enter(self)
-        engine = ambient.engine
         for mode in [engine._mode_at(i) for i in range(engine.function_modes())]:
-            if isinstance(mode, engine.DeviceContext):
+            if isinstance(mode, DeviceContext):
                 with mode:
                     pass
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from torch.autograd.graph import saved_tensors_hooks
 
 from ckptspec.conformance.backend import Checkpointer
 from ckptspec.reference import frame
@@ -15,7 +16,7 @@ def a_replay_runs_twice(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -
     call = frame.Replay._call
 
     def calling(self: frame.Replay, args: Any, kwargs: Any) -> None:
-        with frame.saved_tensors_hooks(lambda x: x, lambda x: x):
+        with saved_tensors_hooks(lambda x: x, lambda x: x):
             self.frame.function(*args, **kwargs)
         call(self, args, kwargs)
 

@@ -136,3 +136,19 @@ def with_region(checkpointer: Checkpointer, change: Callable[[Region], Region]) 
 def with_api(checkpointer: Checkpointer, **names: Any) -> Checkpointer:
     """The checkpointer whose module has these in the place of its own names."""
     return dataclasses.replace(checkpointer, api=types.SimpleNamespace(**vars(checkpointer.api) | names))
+
+
+def with_replay(checkpointer: Checkpointer, change: Callable[[Region], Region]) -> Checkpointer:
+    """The checkpointer that runs `change(region)` in the region's place, in replays only."""
+
+    def changed(region: Region) -> Region:
+        replay, executions = change(region), 0
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal executions
+            executions += 1
+            return (region if executions == 1 else replay)(*args, **kwargs)
+
+        return call
+
+    return with_region(checkpointer, changed)

@@ -1,0 +1,60 @@
+"""Faults of repeated backward."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from ckptspec.conformance.backend import Checkpointer
+from ckptspec.reference import reentrant
+from ckptspec.witnesses.witness import witness, wrapping
+
+
+@witness("RETAIN-01", "GRAD-18", variant="reentrant", source="zhanghang1989/PyTorch-Encoding#76")
+def replays_share_their_inputs(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
+    """Every replay uses the same detached inputs, in which gradients add up from backward to backward."""
+    right, made = reentrant.detach_variable, {}
+
+    def detach_variable(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        new = right(inputs)
+        return tuple(made.setdefault(x.data_ptr(), y) if isinstance(x, torch.Tensor) else x for x, y in zip(inputs, new))
+
+    patch.setattr(reentrant, "detach_variable", detach_variable)
+
+
+@witness("RETAIN-02", variant="reentrant")
+def a_graph_is_never_released(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
+    """What a region saved stays with it, whether or not the graph is kept."""
+    patch.setattr(reentrant.CheckpointFunction, "forward", staticmethod(_forward(reentrant.CheckpointFunction.forward)))
+
+
+def _forward(right: Any) -> Any:
+    """The forward with a context that keeps what it is given, and knows nothing of the engine."""
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        return right(ctx, *args)
+
+    return forward
+
+
+@witness("RETAIN-04", "GRAD-12", source="pytorch/pytorch#96866")
+def every_region_saves_something(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
+    """A region whose operations save nothing saves its result all the same."""
+    return wrapping(
+        checkpointer,
+        lambda checkpoint, region, args, kwargs, options: checkpoint(
+            lambda *args, **kwargs: _SavesItsInput.apply(region(*args, **kwargs)), args, kwargs, options
+        ),
+    )
+
+
+class _SavesItsInput(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        assert ctx.saved_tensors
+        return gradients[0]
