@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint
-from torch.distributed._composable import checkpoint as composable
+from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl,
     apply_activation_checkpointing,
@@ -52,9 +52,7 @@ def _variant(
         return wrap(module, **in_words_of(below, OPERATORS, options))
 
     def wrap_parts(model: torch.nn.Module, is_wanted: Callable[[Any], bool], options: dict[str, Any]) -> None:
-        apply_activation_checkpointing(  # type: ignore[no-untyped-call]
-            model, functools.partial(wrapper, options=options), is_wanted
-        )
+        apply_activation_checkpointing(model, functools.partial(wrapper, options=options), is_wanted)
 
     def call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
         return wrapper(_Region(region), options)(*args, **kwargs)

@@ -40,6 +40,7 @@ class Fact(enum.Enum):
     SEPARATE_OUTPUTS = "a pullback over some of the outputs only"
     HIGHER_ORDER = "gradients of gradients"
     HELD_BYTES = "a count of the bytes that live arrays hold"
+    HELD_IN_BACKWARD = "that count also while backward runs"
     RELEASE = "objects released by reference counting alone"
     TORCH_NAMES = "a module with torch's names"
     THREADS = "several threads that compute at the same time"
@@ -166,6 +167,9 @@ class Host(ABC):
     def prober(self, executed: Callable[[], None]) -> Callable[[Array], Array]:
         """`probe` with `executed` bound, for a host whose compiler needs it so."""
         return lambda x: self.probe(x, executed)
+
+    def restore(self) -> None:
+        """Undo what an earlier case's implementation left behind in this process."""
 
     def settle(self) -> None:
         """Wait for whatever runs asynchronously."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import logging
+import re
 import sys
 import time
 import warnings
@@ -21,6 +22,9 @@ from ckptspec.conformance.verdict import Observed, Verdict, conclude
 
 MESSAGE_LIMIT = 2000
 """Characters of an implementation's text that a record keeps."""
+
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+"""Addresses in a text: they differ from run to run."""
 
 
 @dataclass
@@ -91,6 +95,7 @@ def execute(
         try:
             for fact in sorted(clause.needs - host.facts, key=lambda f: f.name):
                 raise MissingFact(f"{host.name} does not have {fact.value}")
+            host.restore()
             call(under_test)
             under_test.finish()
         except BaseException as caught:  # also KeyboardInterrupt, pytest.exit, sys.exit: a case ends only itself
@@ -101,7 +106,7 @@ def execute(
         clause.id, variant, parameters, conclude(observed, is_declared=is_declared), evidence=under_test.evidence
     )
     if error is not None:
-        record.message = str(error)[:MESSAGE_LIMIT]
+        record.message = ADDRESS.sub("0x…", str(error))[:MESSAGE_LIMIT]
         record.phase = under_test.phase_of(error) or ""
         if observed in (Observed.WRONG, Observed.BOUND):
             record.label = getattr(error, "label", "") or (str(error).splitlines() or [""])[0]

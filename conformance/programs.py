@@ -181,7 +181,9 @@ def programs(draw: st.DrawFn, grammar: Grammar) -> Block:
 
 
 @st.composite
-def _blocks(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: int, *, outermost: bool) -> Block:
+def _blocks(
+    draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: int, *, inputs: int = 0, outermost: bool = False
+) -> Block:
     known, steps = list(kinds), list[Step | Region]()
     count = draw(st.integers(1, grammar.steps))
     # An outermost block has a region at a drawn place; inside, one is as likely as any operation.
@@ -192,7 +194,7 @@ def _blocks(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: in
             steps.append(region)
             known.extend(given)
         else:
-            step, kind = draw(_steps(grammar, tuple(known)))
+            step, kind = draw(_steps(grammar, tuple(known), len(kinds) - inputs))
             steps.append(step)
             known.append(kind)
     # The last value comes out, so that what was drawn has an influence; another one may.
@@ -205,7 +207,7 @@ def _blocks(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: in
 def _regions(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: int) -> tuple[Region, list[str]]:
     inputs = tuple(draw(st.lists(st.integers(0, len(kinds) - 1), min_size=1, max_size=3)))
     inside = (*kinds, *(kinds[i] for i in inputs))
-    body = draw(_blocks(grammar, inside, depth, outermost=False))
+    body = draw(_blocks(grammar, inside, depth, inputs=len(inputs)))
     options = tuple((name, draw(st.sampled_from(values))) for name, values in grammar.options if draw(st.booleans()))
     by_keyword = grammar.keywords and len(inputs) > 1 and draw(st.booleans())
     return Region(inputs, body, options, by_keyword), [_kinds(body, inside)[i] for i in body.results]
@@ -225,11 +227,13 @@ def _kinds(block: Block, kinds: tuple[str, ...]) -> list[str]:
 
 
 @st.composite
-def _steps(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...]) -> tuple[Step, str]:
-    fitting = [name for name in grammar.operations if _fits(name, kinds)]
+def _steps(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], own: int) -> tuple[Step, str]:
+    """One operation. From `own` on, values are the block's own: only these are changed in place."""
+    fitting = [name for name in grammar.operations if _fits(name, kinds, own)]
     operation = draw(st.sampled_from(fitting))
     takes, gives = SIGNATURES[operation]
-    first = draw(st.sampled_from([i for i, kind in enumerate(kinds) if takes[0] in (None, kind)]))
+    start = own if operation in IN_PLACE else 0
+    first = draw(st.sampled_from([i for i, kind in enumerate(kinds) if i >= start and takes[0] in (None, kind)]))
     inputs = [first]
     for wanted in takes[1:]:
         kind = wanted or kinds[first]
@@ -237,5 +241,7 @@ def _steps(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...]) -> tuple[S
     return Step(operation, tuple(inputs)), gives or kinds[first]
 
 
-def _fits(operation: str, kinds: tuple[str, ...]) -> bool:
+def _fits(operation: str, kinds: tuple[str, ...], own: int) -> bool:
+    if operation in IN_PLACE and own == len(kinds):
+        return False
     return all(kind is None or kind in kinds for kind in SIGNATURES[operation][0])

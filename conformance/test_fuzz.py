@@ -8,6 +8,9 @@ operations. A failure comes with the smallest program that was found.
 from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.clause import MUST, clause
 
+#: The order in which contributions to one array are added may differ, and with it the last bits.
+ORDER = 1e-9
+
 
 @clause("FUZZ-01", MUST, tests=Capability.FREE_CAPTURES)
 def test_any_program_equals_its_plain_run(under_test):
@@ -17,7 +20,7 @@ def test_any_program_equals_its_plain_run(under_test):
     """
 
     def check(program, primals, block):
-        under_test.run(program, *primals, replays=0)
+        under_test.run(program, *primals, replays=0, tolerance=ORDER)
 
     under_test.explore(check)
 
@@ -35,7 +38,7 @@ def test_any_random_program_equals_its_plain_run(under_test):
         def backward(pull):
             return ops.uniform_like(like), pull(), ops.uniform_like(like)
 
-        under_test.run(program, *primals, replays=0, backward=backward)
+        under_test.run(program, *primals, replays=0, tolerance=ORDER, backward=backward)
 
     under_test.explore(check, random=True)
 
@@ -48,7 +51,7 @@ def test_any_region_is_executed_once_in_forward_and_once_a_level_in_backward(und
     """
 
     def check(program, primals, block):
-        seen = under_test.run(program, *primals, replays=0)
+        seen = under_test.run(program, *primals, replays=0, tolerance=ORDER)
         for probe, executions in seen.plain.forward.items():
             assert seen.forward[probe] <= executions, "forward executed a region more than once"
             assert seen.backward[probe] <= block.executions(), "backward executed a region more often than it is deep"
@@ -64,7 +67,7 @@ def test_no_option_changes_a_value(under_test):
     """
 
     def check(program, primals, block):
-        under_test.run(program, *primals, replays=0)
+        under_test.run(program, *primals, replays=0, tolerance=ORDER)
 
     under_test.explore(check, options={"early_stop": (True, False), "preserve_rng_state": (True, False)})
 
@@ -77,7 +80,7 @@ def test_any_program_can_be_differentiated_twice(under_test):
     """
 
     def check(program, primals, block):
-        under_test.run(program, *primals, replays=0, backward=lambda pull: (pull(retain=True), pull()))
+        under_test.run(program, *primals, replays=0, tolerance=ORDER, backward=lambda pull: (pull(retain=True), pull()))
 
     under_test.explore(check)
 
@@ -92,21 +95,22 @@ def test_no_policy_changes_a_value_of_any_program(under_test):
     saved = (["sin", "cos"], ["exp", "multiply"], ["matmul", "reshape"], ["uniform_like"])
 
     def check(program, primals, block):
-        under_test.run(program, *primals, replays=0)
+        under_test.run(program, *primals, replays=0, tolerance=ORDER)
 
     under_test.explore(check, random=True, options={"save": saved}, depth=2)
 
 
 @clause("FUZZ-07", MUST, tests=Capability.FREE_CAPTURES, needs=(Fact.IN_PLACE,))
 def test_in_place_operations_are_right_or_refused(under_test):
-    """Where operations change arrays in place and the plain run is defined, the gradients are right or there is an
-    error.
+    """Where a region changes arrays of its own in place and the plain run is defined, the gradients are right or there
+    is an error.
 
+    Not promised: anything about regions that change what they captured; the replay changes it again.
     Source: torch.utils.checkpoint; pytorch/pytorch#119590.
     """
 
     def check(program, primals, block):
-        under_test.attempt(program, *primals, replays=0)
+        under_test.attempt(program, *primals, replays=0, tolerance=ORDER)
 
     under_test.explore(check, in_place=True)
 
@@ -124,6 +128,6 @@ def test_gradients_of_gradients_of_any_program_equal_the_plain_ones(under_test):
         def slope(checkpoint, x):
             return under_test.gradient(lambda x: program(checkpoint, x, *others)[0])(x)
 
-        under_test.run(slope, first, replays=0)
+        under_test.run(slope, first, replays=0, tolerance=ORDER)
 
     under_test.explore(check, depth=2)

@@ -109,8 +109,8 @@ def test_a_region_whose_arguments_need_no_gradient_trains_its_parameters(under_t
 
 @clause("GRAD-06", MUST, tests=Capability.FORWARD_GRAPH, needs=TORCH, profile=Profile.TORCH)
 def test_what_has_no_influence_has_no_gradient(under_test):
-    """An argument that the region ignores, or that only an unused result depends on, has no gradient, as in a plain run:
-    none at all, not zeros.
+    """An argument that the region ignores, or that only an unused result depends on, has no gradient, as in a plain
+    run: none at all, not zeros.
 
     Source: torch.utils.checkpoint, `use_reentrant`.
     """

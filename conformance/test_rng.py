@@ -199,7 +199,8 @@ def test_a_generator_object_is_not_restored(under_test):
     ops, torch, probe, drawn = under_test.ops, under_test.torch, under_test.probe(), []
 
     def program(checkpoint, x):
-        generator = torch.Generator().manual_seed(5)
+        generator = torch.Generator()
+        generator.manual_seed(5)
 
         def region(x):
             drawn.append(torch.rand(4, generator=generator).tolist())

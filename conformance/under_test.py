@@ -310,7 +310,8 @@ def difference(expected: Any, observed: Any, where: str = "", tolerance: float =
         is_inexact = np.issubdtype(expected.dtype, np.inexact)
         if np.array_equal(expected, observed, equal_nan=is_inexact):
             return None
-        if is_inexact and tolerance and np.allclose(expected, observed, tolerance, 0.0, equal_nan=True):
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0) if tolerance else 0.0
+        if tolerance and np.allclose(expected, observed, tolerance, tolerance * scale, equal_nan=is_inexact):
             return None
         return f"{where}: {_excerpt(expected)} plain, {_excerpt(observed)} checkpointed"
     if type(expected) is not type(observed):
@@ -506,7 +507,7 @@ class UnderTest:
         backward: what is done with the pullback; what it returns is compared. Default: `pull()`.
         memory: also count held bytes.
         plain: what the plain runs execute, where the plain run of `program` is refused or tells another story.
-        tolerance: the relative difference that is no difference; the clause says why it is not 0.
+        tolerance: the difference, relative to an array's largest element, that is none; the clause says why it is not 0.
         Raises what left the checkpointer or a pullback, Wrong, NoReplay, or PlainDiffers.
         """
         seen = self.attempt(

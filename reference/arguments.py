@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 from types import CellType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,14 +28,14 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
     return found
 
 
-def captured_by(function: Any, depth: int = 4) -> list[Tensor]:
-    """The floating-point tensors that a function can be seen to hold without running it: a module's parameters, and
-    what is in closures, partials and bound methods. Globals, and attributes of other objects, are not searched.
+def captured_by(function: Any, modules: bool = True, depth: int = 4) -> list[Tensor]:
+    """The floating-point tensors that a function can be seen to hold without running it: a module's parameters, what
+    is in closures, partials and bound methods, and in small lists and dicts there. Globals and attributes are not searched.
     """
     if isinstance(function, Tensor):
         return [function] if function.is_floating_point() or function.is_complex() else []
     if isinstance(function, torch.nn.Module):
-        return list(function.parameters())
+        return list(function.parameters()) if modules else []
     held: Iterable[Any] = ()
     if isinstance(function, FunctionType):
         held = [c.cell_contents for c in function.__closure__ or () if c != _EMPTY]
@@ -43,10 +43,13 @@ def captured_by(function: Any, depth: int = 4) -> list[Tensor]:
         held = function.__self__, function.__func__
     elif isinstance(function, functools.partial):
         held = function.func, *function.args, *function.keywords.values()
-    return [tensor for value in held for tensor in captured_by(value, depth - 1)] if depth else []
+    elif isinstance(function, list | tuple | dict) and len(function) <= _SMALL:
+        held = function.values() if isinstance(function, dict) else function
+    return [tensor for value in held for tensor in captured_by(value, modules, depth - 1)] if depth else []
 
 
 _EMPTY = CellType()
+_SMALL = 64
 
 
 class Versions:
@@ -75,36 +78,55 @@ class Arguments:
 
     __slots__ = ("args", "kwargs", "saved", "versions")
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], hooked: bool) -> None:
+    def __init__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], captured: list[Tensor], hooked: bool
+    ) -> None:
+        self.args, self.kwargs = args, kwargs
+        self.saved: list[Callable[[], Tensor]] | None = None
+        self.versions = Versions(captured if hooked else tensors + captured)
         if not hooked:
-            self.args, self.kwargs, self.versions = args, kwargs, Versions(tensors)
-            self.saved = None
             return
         once = {id(t): t for t in tensors}
-        unpack = {key: engine.save_through_hooks(t) for key, t in once.items()}
-        self.saved = [_recipe(x, unpack) for x in args], {k: _recipe(x, unpack) for k, x in kwargs.items()}
+        self.saved = [engine.save_through_hooks(t) for t in once.values()]
+        places = {key: _Place(i) for i, key in enumerate(once)}
+        self.args = tuple([_without_tensors(x, places) for x in args])
+        self.kwargs = {name: _without_tensors(x, places) for name, x in kwargs.items()}
 
     def restored(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The positional and keyword arguments for a replay. Raises MutatedArgumentError."""
+        if error := self.versions.error():
+            raise error
         if self.saved is None:
-            if error := self.versions.error():
-                raise error
             return self.args, self.kwargs
-        args: list[Any] = []
-        kwargs: dict[str, Any] = {}
-        for make in self.saved[0]:  # no comprehension: each `make` may be a region around, and stack depth is scarce
-            args.append(make())  # noqa: PERF401
-        for name, make in self.saved[1].items():
-            kwargs[name] = make()
-        return tuple(args), kwargs
+        tensors: list[Tensor] = []
+        for unpack in self.saved:  # no comprehension: `unpack` may replay a region around, and stack depth is scarce
+            tensors.append(unpack())  # noqa: PERF401
+        return tuple([_with(x, tensors) for x in self.args]), {k: _with(x, tensors) for k, x in self.kwargs.items()}
 
 
-def _recipe(value: Any, unpack: dict[int, Callable[[], Tensor]]) -> Callable[[], Any]:
-    """How to make `value` again, its tensors from `unpack`, by id."""
+class _Place(int):
+    """Stands for the tensor that was saved at this position."""
+
+
+class _Container(NamedTuple):
+    """Stands for a container, with places instead of tensors."""
+
+    leaves: list[Any]
+    spec: Any
+
+
+def _without_tensors(value: Any, places: dict[int, _Place]) -> Any:
     if isinstance(value, Tensor):
-        return unpack[id(value)]
+        return places[id(value)]
     if type(value) in ATOMS:
-        return lambda: value
+        return value
     leaves, spec = engine.flatten(value)
-    recipes = [unpack[id(x)] if isinstance(x, Tensor) else lambda x=x: x for x in leaves]
-    return lambda: engine.unflatten([make() for make in recipes], spec)
+    return _Container([places[id(x)] if isinstance(x, Tensor) else x for x in leaves], spec)
+
+
+def _with(value: Any, tensors: list[Tensor]) -> Any:
+    if type(value) is _Place:
+        return tensors[value]
+    if type(value) is _Container:
+        return engine.unflatten([_with(leaf, tensors) for leaf in value.leaves], value.spec)
+    return value

@@ -1,8 +1,8 @@
 """What is compared between a value saved in the forward and its recomputed twin.
 
 `"none"`     nothing but the number of values (DET-03).
-`"default"`  shape, dtype and device (DET-01), and the version counter: a tensor that the region reads must not have
-             been modified in place in between. Attributes only: well under a microsecond a value.
+`"default"`  shape, dtype and device (DET-01), and for tensors that the region captures the version counter: they must
+             not have been modified in place in between. Attributes only: well under a microsecond a value.
 `"values"`   also the bits, by a digest of each value. Costs a copy to the CPU and a hash per saved value, in the
              forward and again in the replay. Plain strided tensors; others are compared as by "default".
 """

@@ -52,11 +52,12 @@ OUTSIDE = -1  # engine.graph_task() outside of a backward
 class Slot:
     """The place in the graph where a saved tensor would be."""
 
-    __slots__ = ("__weakref__", "description", "index", "values")
+    __slots__ = ("__weakref__", "description", "index", "owner", "values")
 
-    def __init__(self, index: int, description: Description) -> None:
+    def __init__(self, index: int, description: Description, owner: Tensor) -> None:
         self.index = index
         self.description = description
+        self.owner = ref(owner)  # the saved tensor, or what it is a view of
         self.values: dict[Hashable, tuple[Tensor, int]] = {}  # by backward; with the version at which it was saved
 
 
@@ -106,7 +107,7 @@ class Frame:
 
     def pack(self, tensor: Tensor) -> Slot:
         """The region saves `tensor`: keep a slot instead."""
-        slot = Slot(len(self.slots), describe(tensor))
+        slot = Slot(len(self.slots), describe(tensor), _owner(tensor))
         self.slots.append(ref(slot))
         # An operation that saves a buffer before its kernel fills it must not be stopped there (STOP-10, LB-01). Only a
         # tensor that needs no gradient can be such a buffer; any of those that the operation saves may be.
@@ -205,7 +206,7 @@ class Replay:
             else:
                 with context:
                     self._call(args, kwargs)
-        self._compare()
+        self._judge()
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
@@ -223,13 +224,13 @@ class Replay:
         if index >= self.total:
             return self._beyond(tensor)
         self.count = index + 1
+        slot = frame.slots[index]()
+        if slot is not None and frame.check:
+            self._compare(slot, tensor)
         if tensor.requires_grad:  # else the very object is kept (FUNC-02)
             tensor = self.detach(tensor)
-        slot = frame.slots[index]()
         if slot is not None:  # else the graph released it: a backward inside of the forward did (NEST-04)
             slot.values[self.key] = tensor, tensor._version
-            if frame.check and (found := describe(tensor)) != slot.description:
-                self.mismatches.append((slot.index, slot.description, found))
         if index + 1 == self.total and frame.early_stop:
             if not frame.filling:
                 raise Stop(self)  # STOP-01
@@ -245,7 +246,15 @@ class Replay:
             raise Stop(self)
         return tensor
 
-    def _compare(self) -> None:
+    def _compare(self, slot: Slot, tensor: Tensor) -> None:
+        found, saved = describe(tensor), slot.description
+        if found == saved:
+            return
+        # What the replay made may count its changes differently; what the region captures has been changed since.
+        if found[:3] != saved[:3] or slot.owner() is _owner(tensor):
+            self.mismatches.append((slot.index, saved, found))
+
+    def _judge(self) -> None:
         frame = self.frame
         if self.surplus:
             frame.fail(CountMismatchError(self.total, "more"))
@@ -271,6 +280,11 @@ class _StopAtNextCall(TorchFunctionMode):
         if engine.inside_kernel():  # still that very operation, executed by a dispatch mode or by Python
             return func(*args, **(kwargs or {}))
         raise Stop(self.replay)
+
+
+def _owner(tensor: Tensor) -> Tensor:
+    base = tensor._base
+    return tensor if base is None else base
 
 
 def _itself(tensor: Tensor) -> Tensor:

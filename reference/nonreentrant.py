@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from ckptspec.reference import debug, engine, selective
 from ckptspec.reference.ambient import Ambient
-from ckptspec.reference.arguments import Arguments, tensors_in
+from ckptspec.reference.arguments import Arguments, captured_by, tensors_in
 from ckptspec.reference.errors import SuppressedForwardError, VmapError
 from ckptspec.reference.frame import Frame, Hooks, Replay
 from ckptspec.reference.settings import Options, noop_context_fn
@@ -24,7 +24,9 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         raise VmapError  # FUNC-06
     tensors = tensors_in((*args, *kwargs.values()))
     hooks = engine.active_hooks()
-    arguments = Arguments(args, kwargs, tensors, hooked=hooks is not None)
+    # The replay compares what operations save of captured tensors; a change that nothing saves shows only here.
+    captured = [t for t in captured_by(function, modules=False) if t.requires_grad]
+    arguments = Arguments(args, kwargs, tensors, captured, hooked=hooks is not None)
     ambient = Ambient(options.preserve_rng_state, tensors)
     frame = Frame(function, arguments, ambient, options.determinism_check, options.early_stop)
     if hooks is not None:

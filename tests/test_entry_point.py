@@ -98,7 +98,7 @@ def test_the_suite_runs_in_their_repository(site: pathlib.Path, theirs: pathlib.
     assert "theirs" not in outcome.verdicts
     assert len(outcome.verdicts) > 15
     assert outcome.report["suite"]["git"] is None
-    assert set(outcome.verdicts.values()) == {"PASS"}
+    assert set(outcome.verdicts.values()) <= {"PASS", "N/A"}
 
 
 def test_the_suite_alone_asks_for_an_adapter(site: pathlib.Path, theirs: pathlib.Path) -> None:

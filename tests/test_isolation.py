@@ -23,21 +23,21 @@ WORKERS = pytest.mark.parametrize("workers", [("-n1",), ("-n2",), ()], ids=["one
 
 
 def broken(outcome: Outcome) -> dict[str, tuple[str, str]]:
-    """The cases that don't pass, with verdict and cause."""
+    """The cases that are broken or were not run, with verdict and cause."""
     return {
         name: (case["verdict"], case["signal"] or case["exception"])
         for name, case in outcome.cases.items()
-        if case["verdict"] != "PASS"
+        if case["verdict"] not in ("PASS", "N/A")
     }
 
 
 @WORKERS
 def test_each_way_to_die_has_its_verdict_and_nothing_else_suffers(suite: Suite, workers: tuple[str, ...]) -> None:
-    outcome = suite("--clause=GRAD-0[1-5]", "--case-timeout=3", *workers, adapter="tests/controls.py:killers")
+    outcome = suite("--clause=GRAD-0[1-3]", "--case-timeout=6", *workers, adapter="tests/controls.py:killers")
 
     assert set(GUILTY) == set(KILLERS)
     assert broken(outcome) == {f"GRAD-01[{name}-float64]": found for name, found in GUILTY.items()}
-    assert len(outcome.cases) == len(KILLERS) * 5  # four clauses, the first with two cases
+    assert len(outcome.cases) == len(KILLERS) * 4  # three clauses, the first with two cases
     assert outcome.code == 1
     assert outcome.last_line.startswith("NOT AS EXPECTED: GRAD-01[")
     assert outcome.last_line.endswith("and 7 more")
@@ -69,7 +69,7 @@ def test_known_deaths_are_expected(suite: Suite, tmp_path: pathlib.Path) -> None
     )
 
     outcome = suite(
-        *("--clause=GRAD-01", "--case-timeout=3", "-k", "abort or hang or sys"),
+        *("--clause=GRAD-01", "--case-timeout=6", "-k", "abort or hang or sys"),
         f"--baseline={tmp_path / 'known.toml'}",
         adapter="tests/controls.py:killers",
     )

@@ -225,6 +225,15 @@ def test_evidence_counts_executions_by_phase() -> None:
     assert run["checkpointed"] == {"forward": {"probe0": 1}, "backward": {"probe0": 1}}
 
 
+def test_a_message_is_the_same_on_every_run() -> None:
+    def says_where_it_is(under_test: UnderTest) -> None:
+        raise AssertionError(f"it is\n{object()!r}")
+
+    record = outcome(says_where_it_is)
+
+    assert record.message == "it is\n<object object at 0x…>"
+
+
 def test_a_node_id_is_read_back_into_clause_variant_and_parameters() -> None:
     registry()
     name = "conformance/test_grad.py::test_values_and_gradients_equal_the_plain_run"

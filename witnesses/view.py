@@ -41,7 +41,9 @@ def arguments_are_restored_from_their_storage(patch: pytest.MonkeyPatch, checkpo
     def restored(x: Any) -> Any:
         if not isinstance(x, torch.Tensor) or x.numel() * x.element_size() > x.untyped_storage().nbytes():
             return x
-        return torch.empty_like(x).set_(x.untyped_storage(), 0, x.shape).requires_grad_(x.requires_grad)
+        new = torch.empty(x.shape, dtype=x.dtype)
+        new.set_(x.untyped_storage(), 0, x.shape, new.stride())
+        return new.requires_grad_(x.requires_grad)
 
     def change(region: Region) -> Region:
         return lambda *args, **kwargs: region(*map(restored, args), **kwargs)

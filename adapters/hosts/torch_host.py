@@ -166,6 +166,10 @@ class TorchHost(Host):
         _executed[who] = executed
         return lambda x: _probe(x, who)
 
+    def restore(self) -> None:
+        while torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+
     def settle(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)

@@ -106,3 +106,37 @@ def test_mutation_allowed_by_torchs_own_context():
             h.detach().mul_(3)
             out.sum().backward()
         assert torch.allclose(x.grad, torch.full((2,), 0.5).sin().exp() * torch.full((2,), 0.5).cos())
+
+
+def test_an_argument_given_twice_to_an_inner_region_is_recomputed_once():
+    calls = []
+
+    def outer(x):
+        h = x.sin()
+        calls.append(None)
+        return run(lambda a, b: (a * b).exp(), h, h).cos()
+
+    x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+    run(outer, x).sum().backward()
+    assert len(calls) == 2
+    h = y.sin()
+    (h * h).exp().cos().sum().backward()
+    assert torch.allclose(x.grad, y.grad)
+
+
+def test_a_flag_that_makes_kernels_fill_memory():
+    x = torch.ones(2, requires_grad=True)
+    torch.use_deterministic_algorithms(True)
+    try:
+        out = run(lambda x: (torch.empty(2).fill_(3.0) * x).sin(), x)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    out.sum().backward()  # the replay's tensor was changed once less, and is the same
+
+
+def test_a_captured_intermediate_that_the_region_changes_is_no_silent_error():
+    x = torch.ones(2, requires_grad=True)
+    h = x.sin()
+    out = run(lambda x: h.mul_(x), x)
+    with pytest.raises(reference.CheckpointError, match="inplace"):
+        out.sum().backward()
