@@ -26,8 +26,10 @@ from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Regi
 Wrap = Callable[..., torch.nn.Module]
 """`wrap(module, **options)` returns the module that is called instead."""
 
-# What belongs to the function and the decorator that lie below, and not to a wrapper.
+# What belongs to the function below and not to a wrapper.
 NOT_WRAPPED = {Capability.DECORATOR, Capability.SEQUENTIAL}
+# The composable form has contexts of its own, with which `debug` does not go.
+NOT_COMPOSABLE = {Capability.DEBUG}
 WITHOUT_GRAPH: Wrap = functools.partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.REENTRANT)
 
 
@@ -43,7 +45,12 @@ class _Region(torch.nn.Module):
 
 
 def _variant(
-    wrap: Wrap, also: frozenset[Capability], host: TorchHost, *, is_reentrant: bool = False, has_parts: bool = True
+    wrap: Wrap,
+    also: set[Capability],
+    lacks: set[Capability],
+    host: TorchHost,
+    *,
+    is_reentrant: bool = False,
 ) -> Checkpointer:
     host.uses_backward = is_reentrant
     below = torch.utils.checkpoint
@@ -57,27 +64,29 @@ def _variant(
     def call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
         return wrapper(_Region(region), options)(*args, **kwargs)
 
+    capabilities = capabilities_of(below, is_reentrant=is_reentrant) - lacks | also
     return Checkpointer(
         call,
-        capabilities_of(below, is_reentrant=is_reentrant) - NOT_WRAPPED | {Capability.WRAPPER} | also,
+        capabilities,
         group=getattr(below, "GraphExecGroup", None),
         wrapper=wrapper,
-        wrap_parts=wrap_parts if has_parts else None,
+        wrap_parts=wrap_parts if Capability.WRAPPED_PARTS in capabilities else None,
         api=below,
     )
 
 
-PARTS = frozenset({Capability.WRAPPED_PARTS})
+WRAPS = {Capability.WRAPPER}
+PARTS = {Capability.WRAPPER, Capability.WRAPPED_PARTS}
 
 adapter = Adapter(
     "torch-wrapper",
     torch.__version__,
     TorchHost,
     {
-        "wrapper non-reentrant": functools.partial(_variant, checkpoint_wrapper, PARTS),
+        "wrapper non-reentrant": functools.partial(_variant, checkpoint_wrapper, PARTS, NOT_WRAPPED),
         "wrapper reentrant": functools.partial(
-            _variant, WITHOUT_GRAPH, PARTS | {Capability.KEYWORDS}, is_reentrant=True
+            _variant, WITHOUT_GRAPH, PARTS | {Capability.KEYWORDS}, NOT_WRAPPED, is_reentrant=True
         ),
-        "composable": functools.partial(_variant, composable, frozenset(), has_parts=False),
+        "composable": functools.partial(_variant, composable, WRAPS, NOT_WRAPPED | NOT_COMPOSABLE),
     },
 )

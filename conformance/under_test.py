@@ -12,21 +12,23 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import functools
 import gc
 import pathlib
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from ckptspec.conformance.backend import Array, Capability, Checkpointer, Host, MissingFact, Pullback, Region
+from ckptspec.conformance.backend import Array, Capability, Checkpointer, Host, MissingFact
+from ckptspec.conformance.comparing import Place, difference, flatten, map_leaves
 from ckptspec.conformance.explore import DEFAULT, Exploration, Explored, explore
+from ckptspec.conformance.handles import Api, Checkpoint, Plain, Pull
+from ckptspec.conformance.observing import Counts, Held, Observation, Probe, Seen
 from ckptspec.conformance.programs import IN_PLACE, OPERATIONS_OF, PURE, RANDOM, Grammar
 from ckptspec.conformance.verdict import Observed
 
@@ -54,281 +56,12 @@ class PlainDiffers(Exception):
     """The plain run does not do what the clause says it does, or does not repeat."""
 
 
-class Probe:
-    """A differentiable identity that counts its real executions."""
-
-    def __init__(self, host: Host, name: str) -> None:
-        self.name = name
-        self.executions = 0
-        self._probe = host.prober(self._executed)
-
-    def __call__(self, x: Array) -> Array:
-        return self._probe(x)
-
-    def __repr__(self) -> str:
-        return self.name
-
-    def _executed(self) -> None:
-        self.executions += 1
-
-
-Counts = dict[Probe, int]
-
-
-@dataclass
-class Held:
-    """Bytes that live arrays hold which were made in the run: outputs and copies of the primals included."""
-
-    after_forward: int = 0
-    after_backward: int = 0
-
-
-@dataclass
-class Observation:
-    """One execution of a program. Values and gradients are NumPy arrays in the structure that the program returned."""
-
-    value: Any = None
-    gradients: Any = None
-    forward: Counts = field(default_factory=dict)
-    backward: Counts = field(default_factory=dict)
-    held: Held = field(default_factory=Held)
-    error: BaseException | None = None
-    phase: str = "forward"
-
-
-@dataclass
-class Seen(Observation):
-    """The checkpointed execution, with the plain one beside it."""
-
-    plain: Observation = field(default_factory=Observation)
-
-    @property
-    def replays(self) -> int:
-        """How often backward executed the most executed probe more than the plain backward did."""
-        return max((n - self.plain.backward.get(p, 0) for p, n in self.backward.items()), default=0)
-
-
-class Plain:
-    """The `checkpoint` of a plain run: a call, whatever the options."""
-
-    def __call__(self, region: Region, *args: Any, **kwargs: Any) -> Any:
-        return region(*args, **kwargs)
-
-    def using(self, **options: Any) -> Plain:
-        return self
-
-    def through(self, entry: Callable[..., Any]) -> Plain:
-        return self
-
-    def decorator(self, **options: Any) -> Callable[[Region], Region]:
-        return lambda region: region
-
-    def sequential(self, functions: Iterable[Region], segments: int, value: Any) -> Any:
-        return functools.reduce(lambda value, function: function(value), functions, value)
-
-    def group(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
-
-    def wrapped(self, module: Any) -> Any:
-        return module
-
-    def wrap_parts(self, model: Any, is_wanted: Callable[[Any], bool]) -> None:
-        pass
-
-
-class Checkpoint:
-    """The `checkpoint` that a program is given: the checkpointer under test, with options bound by `using`."""
-
-    def __init__(self, checkpointer: Checkpointer, guarded: Callable[..., Any], options: dict[str, Any]) -> None:
-        self._checkpointer = checkpointer
-        self._guarded = guarded
-        self._options = options
-
-    def __call__(self, region: Region, *args: Any, **kwargs: Any) -> Any:
-        return self._guarded(self._checkpointer.checkpoint, region, args, kwargs, self._options)
-
-    def using(self, **options: Any) -> Checkpoint:
-        return Checkpoint(self._checkpointer, self._guarded, self._options | options)
-
-    def through(self, entry: Callable[..., Any]) -> Callable[..., Any]:
-        """Regions called by another function of the implementation: `entry(region, *args, **kwargs)`."""
-        return lambda *args, **kwargs: self._guarded(lambda: entry(*args, **kwargs))
-
-    def decorator(self, **options: Any) -> Callable[[Region], Region]:
-        """The decorator form, with these options."""
-        decorator = self._checkpointer.decorator or _no_decorator
-        decorate: Callable[[Region], Region] = self._guarded(decorator, self._options | options)
-        return lambda region: _Decorated(self._guarded(decorate, region), self._guarded)
-
-    def sequential(self, functions: Iterable[Region], segments: int, *inputs: Any) -> Any:
-        """The functions in order on one input, checkpointed in segments."""
-        return self._guarded(
-            self._checkpointer.sequential or _no_sequential, functions, segments, inputs, self._options
-        )
-
-    def group(self) -> contextlib.AbstractContextManager[Any]:
-        """A context within which several backward calls share their replays; it may be entered again."""
-        return _Noted(self._guarded(self._checkpointer.group or _no_group), self._guarded)
-
-    def wrapped(self, module: Any) -> Any:
-        """A module that is checkpointed whenever it is called; what leaves it is to be called through `noted`."""
-        return self._guarded(self._checkpointer.wrapper or _no_wrapper, module, self._options)
-
-    def wrap_parts(self, model: Any, is_wanted: Callable[[Any], bool]) -> None:
-        """Such modules in the place of those parts of a model that a predicate chooses."""
-        self._guarded(self._checkpointer.wrap_parts or _no_wrapper, model, is_wanted, self._options)
-
-
-class _Decorated:
-    """A decorated function that behaves as the implementation made it, save that its exceptions are noted."""
-
-    def __init__(self, decorated: Any, guarded: Callable[..., Any]) -> None:
-        self.__doc__ = getattr(decorated, "__doc__", None)
-        self._decorated, self._guarded = decorated, guarded
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._guarded(lambda: self._decorated(*args, **kwargs))
-
-    def __get__(self, instance: object, owner: type | None = None) -> _Decorated:
-        bind = getattr(type(self._decorated), "__get__", None)
-        return self if bind is None else _Decorated(bind(self._decorated, instance, owner), self._guarded)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._decorated, name)
-
-
-class _Api:
-    """A checkpointer's module: functions are guarded, classes are handed out as they are."""
-
-    def __init__(self, module: Any, guarded: Callable[..., Any]) -> None:
-        self._module, self._guarded = module, guarded
-
-    def __getattr__(self, name: str) -> Any:
-        found = self._guarded(getattr, self._module, name)
-        if isinstance(found, type) or not callable(found):
-            return found
-        return lambda *args, **kwargs: self._guarded(lambda: found(*args, **kwargs))
-
-
-class _Noted:
-    """A context of the implementation; what leaves its ends is noted."""
-
-    def __init__(self, context: Any, guarded: Callable[..., Any]) -> None:
-        self._context, self._guarded = context, guarded
-
-    def __enter__(self) -> _Noted:
-        self._guarded(self._context.__enter__)
-        return self
-
-    def __exit__(self, *exception: Any) -> bool | None:
-        is_handled: bool | None = self._guarded(self._context.__exit__, *exception)
-        return is_handled
-
-
-def _no_decorator(options: dict[str, Any]) -> Any:
-    raise TypeError("this checkpointer has no decorator form")
-
-
-def _no_sequential(*args: Any) -> Any:
-    raise TypeError("this checkpointer has no sequences")
-
-
-def _no_wrapper(*args: Any) -> Any:
-    raise TypeError("this checkpointer wraps no modules")
-
-
-def _no_group() -> Any:
-    raise TypeError("this checkpointer has no groups of backward calls")
-
-
 @dataclass(frozen=True)
 class Warned:
     """A warning. `is_at_call`: it points to the caller's line and not into the implementation."""
 
     text: str
     is_at_call: bool
-
-
-class Pull:
-    """Backward: `pull()` gives the gradients of the primals, for a cotangent of ones.
-
-    `outputs` chooses outputs by position, in the order in which the program's result holds them; `retain` says that
-    there will be another call.
-    """
-
-    def __init__(self, host: Host, outputs: Sequence[Array], pullback: Pullback, guarded: Callable[..., Any]) -> None:
-        self._host, self._outputs, self._pullback, self._guarded = host, outputs, pullback, guarded
-
-    def __call__(self, *, outputs: Iterable[int] | None = None, retain: bool = False) -> tuple[Array, ...]:
-        chosen = range(len(self._outputs)) if outputs is None else set(outputs)
-        ones = [
-            self._host.ones_like(y) if i in chosen and _is_floating(self._host, y) else None
-            for i, y in enumerate(self._outputs)
-        ]
-        gradients = tuple(self._guarded(self._pullback, ones, retain))
-        self._host.settle()
-        return gradients
-
-
-def _is_floating(host: Host, array: Array) -> bool:
-    return np.issubdtype(host.numpy(array).dtype, np.inexact)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where an array was in a structure."""
-
-    index: int
-
-
-def _flatten(structure: Any, is_array: Callable[[object], bool]) -> tuple[Any, list[Array]]:
-    """The structure with places for its arrays, and the arrays."""
-    arrays: list[Array] = []
-
-    def place(array: Array) -> _Place:
-        arrays.append(array)
-        return _Place(len(arrays) - 1)
-
-    return _map(structure, is_array, place), arrays
-
-
-def _map(structure: Any, is_leaf: Callable[[object], bool], change: Callable[[Any], Any]) -> Any:
-    if is_leaf(structure):
-        return change(structure)
-    if isinstance(structure, dict):
-        return {k: _map(v, is_leaf, change) for k, v in structure.items()}
-    if isinstance(structure, list | tuple):
-        return type(structure)([_map(v, is_leaf, change) for v in structure])
-    return structure
-
-
-def difference(expected: Any, observed: Any, where: str = "", tolerance: float = 0.0) -> str | None:
-    """How two structures of NumPy arrays differ, or None if they are equal: to the bit, or within the tolerance."""
-    if isinstance(expected, np.ndarray) and isinstance(observed, np.ndarray):
-        if expected.dtype != observed.dtype or expected.shape != observed.shape:
-            return f"{where}: {expected.dtype}{expected.shape} plain, {observed.dtype}{observed.shape} checkpointed"
-        is_inexact = np.issubdtype(expected.dtype, np.inexact)
-        if np.array_equal(expected, observed, equal_nan=is_inexact):
-            return None
-        scale = np.abs(expected[np.isfinite(expected)]).max(initial=0.0) if tolerance else 0.0
-        if tolerance and np.allclose(expected, observed, tolerance, tolerance * scale, equal_nan=is_inexact):
-            return None
-        return f"{where}: {_excerpt(expected)} plain, {_excerpt(observed)} checkpointed"
-    if type(expected) is not type(observed):
-        return f"{where}: {type(expected).__name__} plain, {type(observed).__name__} checkpointed"
-    if isinstance(expected, dict | list | tuple):
-        if len(expected) != len(observed) or (isinstance(expected, dict) and list(expected) != list(observed)):
-            return f"{where}: structures differ"
-        keys: Iterable[Any] = expected if isinstance(expected, dict) else range(len(expected))
-        return next(
-            (d for k in keys if (d := difference(expected[k], observed[k], f"{where}[{k!r}]", tolerance))), None
-        )
-    return None if expected == observed else f"{where}: {expected!r} plain, {observed!r} checkpointed"
-
-
-def _excerpt(array: np.ndarray[Any, Any]) -> str:
-    first = ", ".join(f"{v:.6g}" for v in array.ravel()[:4])
-    return f"[{first}{', …' if array.size > 4 else ''}]"
 
 
 class Part(Protocol):
@@ -371,7 +104,7 @@ class UnderTest:
     @property
     def api(self) -> Any:
         """The module with torch.utils.checkpoint's names; exceptions of its functions count as the checkpointer's."""
-        return _Api(self._checkpointer.api, self._guarded)
+        return Api(self._checkpointer.api, self._guarded)
 
     def probe(self, name: str | None = None) -> Probe:
         """A new probe; its counts stand in what `run` returns."""
@@ -431,7 +164,9 @@ class UnderTest:
         return [future.result() for future in futures]
 
     def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """`fn` compiled; an exception that leaves a call counts as the implementation's."""
+        """`fn` compiled, and in a plain run `fn` itself; what leaves a call counts as the implementation's."""
+        if self._guard is _unguarded:
+            return fn
         compiled = self._host.compile(fn)
         return lambda *args: self._guard(compiled, *args)
 
@@ -507,7 +242,7 @@ class UnderTest:
         backward: what is done with the pullback; what it returns is compared. Default: `pull()`.
         memory: also count held bytes.
         plain: what the plain runs execute, where the plain run of `program` is refused or tells another story.
-        tolerance: the difference, relative to an array's largest element, that is none; the clause says why it is not 0.
+        tolerance: the difference, relative to an array's largest element, that is none; a clause says why it is not 0.
         Raises what left the checkpointer or a pullback, Wrong, NoReplay, or PlainDiffers.
         """
         seen = self.attempt(
@@ -621,7 +356,7 @@ class UnderTest:
 
         def flat(*copies: Array) -> tuple[Array, ...]:
             nonlocal structure
-            structure, arrays = _flatten(program(checkpoint, *copies), host.is_array)
+            structure, arrays = flatten(program(checkpoint, *copies), host.is_array)
             return tuple(arrays)
 
         # A plain run notes nothing: what it raises is the host's or the program's own.
@@ -638,7 +373,7 @@ class UnderTest:
                 seen.forward = self._since(before)
                 middle = self._counts()
                 values = [host.numpy(y) for y in outputs]
-                seen.value = _map(structure, lambda node: isinstance(node, _Place), lambda at: values[at.index])
+                seen.value = map_leaves(structure, lambda node: isinstance(node, Place), lambda at: values[at.index])
                 seen.held.after_forward = held_bytes()
                 self._phase = seen.phase = "backward"
                 try:
@@ -647,7 +382,7 @@ class UnderTest:
                 finally:
                     seen.backward = self._since(middle)
                     del pullback
-                seen.gradients = _map(gradients, host.is_array, host.numpy)
+                seen.gradients = map_leaves(gradients, host.is_array, host.numpy)
                 del gradients
                 seen.held.after_backward = held_bytes()
                 seen.phase = "done"
@@ -711,7 +446,7 @@ def collected() -> Iterator[None]:
     """Collect garbage at the end, and not before: what dies with a case dies inside the case.
 
     Without the collector in between, a clause sees whether reference counting alone releases something. What survives
-    is set aside, so that the next collection looks at the next case only: a tenth of a second less with a large library.
+    is set aside, so that the next collection looks at the next case only: a tenth of a second less for a big library.
     """
     gc.disable()
     try:

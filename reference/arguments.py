@@ -28,24 +28,28 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
     return found
 
 
-def captured_by(function: Any, modules: bool = True, depth: int = 4) -> list[Tensor]:
-    """The floating-point tensors that a function can be seen to hold without running it: a module's parameters, what
-    is in closures, partials and bound methods, and in small lists and dicts there. Globals and attributes are not searched.
+def captured_by(function: Any, modules: bool, depth: int = 2) -> list[Tensor]:
+    """The tensors that a function can be seen to hold without running it: in its closure, as partial or method, and in
+    small lists and dicts there; with `modules`, parameters and inner functions too. Attributes are not searched.
     """
-    if isinstance(function, Tensor):
-        return [function] if function.is_floating_point() or function.is_complex() else []
-    if isinstance(function, torch.nn.Module):
-        return list(function.parameters()) if modules else []
-    held: Iterable[Any] = ()
+    held: Iterable[Any] = (function,)
     if isinstance(function, FunctionType):
         held = [c.cell_contents for c in function.__closure__ or () if c != _EMPTY]
     elif isinstance(function, MethodType):
-        held = function.__self__, function.__func__
+        held = (function.__self__,)
     elif isinstance(function, functools.partial):
         held = function.func, *function.args, *function.keywords.values()
-    elif isinstance(function, list | tuple | dict) and len(function) <= _SMALL:
-        held = function.values() if isinstance(function, dict) else function
-    return [tensor for value in held for tensor in captured_by(value, modules, depth - 1)] if depth else []
+    found: list[Tensor] = []
+    for value in held:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple | dict) and len(value) <= _SMALL:
+            found += [x for x in (value.values() if isinstance(value, dict) else value) if isinstance(x, Tensor)]
+        elif modules and isinstance(value, torch.nn.Module):
+            found += value.parameters()
+        elif modules and depth and isinstance(value, FunctionType | MethodType | functools.partial):
+            found += captured_by(value, modules, depth - 1)
+    return found
 
 
 _EMPTY = CellType()

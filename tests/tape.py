@@ -13,7 +13,6 @@ import gc
 import inspect
 import itertools
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -379,7 +378,8 @@ class Frame:
         self.state = tape.generator.bit_generator.state
         self.slots: list[weakref.ref[Slot]] = []
         self.shapes: list[tuple[Any, ...]] = []
-        self.kept: dict[tuple[str, int], tuple[Values, Any]] = {}
+        self.operations: list[str] = []
+        self.kept: dict[int, tuple[Values, Any]] = {}
         self.is_complete = False
 
     def replay(self) -> dict[int, Values]:
@@ -394,10 +394,12 @@ class Frame:
         finally:
             if self.options.preserve_rng_state:
                 tape.generator.bit_generator.state = outside
-        self._check(replay.shapes)
+        self._check(replay.shapes, replay.operations)
         return replay.found
 
-    def _check(self, shapes: list[tuple[Any, ...]]) -> None:
+    def _check(self, shapes: list[tuple[Any, ...]], operations: list[str]) -> None:
+        if self.kept and operations != self.operations[: len(operations)]:
+            raise CheckpointError("kept results belong to operations that the replay didn't execute in the same order")
         saved, again = len(self.shapes), len(shapes)
         if again < saved or (again > saved and self.is_complete and not self.options.early_stop):
             raise CheckpointError(f"the region saved {saved} values in forward and {again} in its replay")
@@ -410,7 +412,7 @@ class Forward:
     """A region that runs for the first time."""
 
     def __init__(self, frame: Frame) -> None:
-        self.frame, self.executions = frame, Counter[str]()
+        self.frame = frame
 
     def pack(self, values: Values) -> Slot:
         slot = Slot(self.frame, len(self.frame.slots))
@@ -423,15 +425,16 @@ class Forward:
 
     def executed(self, name: str, values: Values) -> None:
         if self.frame.options.keeps(name):
-            self.frame.kept[name, self.executions[name]] = values, tape.generator.bit_generator.state
-        self.executions[name] += 1
+            self.frame.kept[len(self.frame.operations)] = values, tape.generator.bit_generator.state
+        self.frame.operations.append(name)
 
 
 class Replay:
     """A region that runs again. Enclosing regions don't see it: their own replays may do without it."""
 
     def __init__(self, frame: Frame) -> None:
-        self.frame, self.executions = frame, Counter[str]()
+        self.frame = frame
+        self.operations: list[str] = []
         self.shapes: list[tuple[Any, ...]] = []
         self.found: dict[int, Values] = {}
 
@@ -446,13 +449,13 @@ class Replay:
 
     def recalled(self, name: str) -> Values | None:
         """The result of an operation that was kept; the generator then stands where the operation had left it."""
-        values, state = self.frame.kept.get((name, self.executions[name]), (None, None))
+        values, state = self.frame.kept.get(len(self.operations), (None, None))
         if state is not None and self.frame.options.preserve_rng_state:
             tape.generator.bit_generator.state = state
         return values
 
     def executed(self, name: str, values: Values) -> None:
-        self.executions[name] += 1
+        self.operations.append(name)
 
 
 def _map(structure: Any, kind: type, change: Callable[[Any], Any]) -> Any:

@@ -182,6 +182,21 @@ def test_a_replay_that_is_another_computation_is_noticed() -> None:
             gradients(checkpointed(region), *leaves(ROW))
 
 
+@pytest.mark.parametrize("surplus", [tape.exp, tape.tanh])
+def test_a_replay_that_confuses_kept_results_is_noticed(surplus: Callable[[Variable], Variable]) -> None:
+    executions = 0
+
+    def region(x: Variable) -> Variable:
+        nonlocal executions
+        executions += 1
+        if executions > 1:
+            surplus(x)
+        return tape.sin(tape.exp(tape.cos(tape.exp(tape.sin(x)))))
+
+    with pytest.raises(CheckpointError, match="kept results belong to operations"):
+        gradients(checkpointed(region, save=("exp", "tanh")), *leaves(ROW))
+
+
 @pytest.mark.parametrize("early_stop", [True, False])
 def test_a_gradient_inside_a_region_is_replayed_once(early_stop: bool) -> None:
     executions = 0

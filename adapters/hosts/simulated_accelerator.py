@@ -186,6 +186,12 @@ def _drawing_from(generator: torch.Generator) -> Iterator[None]:
 # -- what torch must be told
 
 
+_pending = tuple(ctypes.c_void_p() for _ in range(3))  # an exception's type, value and traceback
+_places = tuple(ctypes.byref(part) for part in _pending)
+_fetch_exception = ctypes.pythonapi.PyErr_Fetch
+_set_aside: list[BaseException] = []
+
+
 class _Guard(torch._C._acc.DeviceGuard):
     """Answers the engine, also while an exception leaves a backward.
 
@@ -193,41 +199,33 @@ class _Guard(torch._C._acc.DeviceGuard):
     process would be ended. So the exception is set aside, and _Engine raises it.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.set_aside: list[BaseException] = []
-        self._pending = [ctypes.c_void_p() for _ in range(3)]  # type, value, traceback
-        self._places = [ctypes.byref(part) for part in self._pending]
-
     def type_(self) -> Any:
-        ctypes.pythonapi.PyErr_Fetch(*self._places)  # before anything else: calls fail while an exception is pending
-        if self._pending[0]:
-            self._keep()
+        _fetch_exception(*_places)  # before anything else: looking up an attribute may lose it, and a call would fail
+        if _pending[0]:
+            _keep_exception()
         return torch._C._autograd.DeviceType.PrivateUse1
 
-    def _keep(self) -> None:
-        ctypes.pythonapi.PyErr_NormalizeException(*self._places)
-        self.set_aside.append(ctypes.cast(self._pending[1], ctypes.py_object).value)
-        for part in self._pending:
-            ctypes.pythonapi.Py_DecRef(part)
-            part.value = None
 
-
-_guard = _Guard()
+def _keep_exception() -> None:
+    ctypes.pythonapi.PyErr_NormalizeException(*_places)
+    _set_aside.append(ctypes.cast(_pending[1], ctypes.py_object).value)
+    for part in _pending:
+        ctypes.pythonapi.Py_DecRef(part)
+        part.value = None
 
 
 class _Engine(torch._C._ImperativeEngine):
-    """Raises what _Guard set aside. The engine has no thread for sim:1, so that all is done in the calling one then."""
+    """Raises what was set aside. The engine has no thread for sim:1, so that all is done in the calling one then."""
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         try:
             with torch.autograd.set_multithreading_enabled(not _elsewhere):
                 return super().run_backward(*args, **kwargs)
         except SystemError as error:
-            raise (_guard.set_aside.pop() if _guard.set_aside else error) from None
+            raise (_set_aside.pop() if _set_aside else error) from None
 
 
-registration._setup_privateuseone_for_python_backend("sim", backend_module=sys.modules[__name__], device_guard=_guard)
+registration._setup_privateuseone_for_python_backend("sim", backend_module=sys.modules[__name__], device_guard=_Guard())
 torch.autograd.Variable._execution_engine = _Engine()
 _kernels = torch.library.Library("aten", "IMPL")
 _fallbacks = torch.library.Library("_", "IMPL")

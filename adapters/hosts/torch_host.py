@@ -167,6 +167,9 @@ class TorchHost(Host):
         return lambda x: _probe(x, who)
 
     def restore(self) -> None:
+        torch.set_default_device(None)
+        while torch._C._len_torch_function_stack():
+            torch._C._pop_torch_function_stack()
         while torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             torch._C._autograd._pop_saved_tensors_default_hooks()
 

@@ -68,3 +68,13 @@ def test_executions_grow_linearly():
         assert x.grad is not None
         counts[n] = len(calls)
     assert counts == {10: 20, 100: 200}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_a_function_that_holds_itself(reentrant):
+    def again(x, depth=3):
+        return x.sin() if depth == 0 else again(x, depth - 1)
+
+    x = torch.ones(2, requires_grad=True)
+    reference.checkpoint(again, x, use_reentrant=reentrant).sum().backward()
+    assert torch.equal(x.grad, torch.ones(2).cos())
