@@ -8,6 +8,7 @@ the cases that ran before it on the same worker are tried, latest first.
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -29,6 +30,9 @@ LINGER = "CKPTSPEC_LINGER"
 
 LATE = 1.0
 """Seconds that a worker waits at its end if cases have left threads behind."""
+
+ALONE = 120.0
+"""Seconds that a case which is run alone may take besides its own limit: for the preflight and the library's import."""
 
 SUSPECTS = 12
 """How many earlier cases are tried before a late abort is left unexplained."""
@@ -134,7 +138,7 @@ def _dead(nodeid: str, variants: list[str], name: str, seconds: float, observed:
 
 
 def _alone(config: pytest.Config, nodeid: str) -> Record | None:
-    """The record of a case that is run in a process of its own; None if that process dies."""
+    """The record of a case that is run in a process of its own; None if that process dies or hangs."""
     path, _, name = nodeid.partition("::")
     target = os.path.normpath(config.rootpath / path) + "::" + name
     with tempfile.TemporaryDirectory() as folder:
@@ -144,13 +148,15 @@ def _alone(config: pytest.Config, nodeid: str) -> Record | None:
             f"--device={config.option.device}",
             f"--case-timeout={config.option.case_timeout}",
         ]
-        subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments],
-            cwd=config.invocation_params.dir,
-            env=os.environ | {LINGER: "1"},
-            capture_output=True,
-            check=False,
-        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-m", "pytest", *arguments],
+                cwd=config.invocation_params.dir,
+                env=os.environ | {LINGER: "1"},
+                capture_output=True,
+                check=False,
+                timeout=config.option.case_timeout + ALONE if config.option.case_timeout else None,
+            )
         reports = list(pathlib.Path(folder).glob("*/*/*.json"))
         if not reports:
             return None

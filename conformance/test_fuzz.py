@@ -85,10 +85,9 @@ def test_any_program_can_be_differentiated_twice(under_test):
     under_test.explore(check)
 
 
-@clause("FUZZ-06", MUST, tests=Capability.POLICY_BY_OP)
-def test_no_policy_changes_a_value_of_any_program(under_test):
-    """Whatever a policy saves, values and gradients of any program are those of the plain run, also where it draws
-    random numbers.
+@clause("FUZZ-06", MUST, tests=Capability.POLICY_BY_OP, needs=(Fact.GLOBAL_RANDOM,))
+def test_no_policy_changes_a_value_of_any_random_program(under_test):
+    """Whatever a policy saves, values and gradients of any program with random operations are those of the plain run.
 
     Source: torch.utils.checkpoint, `create_selective_checkpoint_contexts`.
     """
@@ -131,3 +130,17 @@ def test_gradients_of_gradients_of_any_program_equal_the_plain_ones(under_test):
         under_test.run(slope, first, replays=0, tolerance=ORDER)
 
     under_test.explore(check, depth=2)
+
+
+@clause("FUZZ-09", MUST, tests=Capability.POLICY_BY_OP)
+def test_no_policy_changes_a_value_of_any_program(under_test):
+    """Whatever a policy saves, values and gradients of any program of pure operations are those of the plain run.
+
+    Source: torch.utils.checkpoint, `create_selective_checkpoint_contexts`.
+    """
+    saved = (["sin", "cos"], ["exp", "multiply"], ["matmul", "reshape"], ["tanh", "add"])
+
+    def check(program, primals, block):
+        under_test.run(program, *primals, replays=0, tolerance=ORDER)
+
+    under_test.explore(check, options={"save": saved}, depth=2)

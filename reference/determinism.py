@@ -25,10 +25,12 @@ describe: Callable[[Tensor], Description] = operator.attrgetter("shape", "dtype"
 
 
 def digest(tensor: Tensor) -> bytes | None:
-    """A hash of the bits; None where there are none to read (sparse tensors, subclasses)."""
-    if tensor.layout is not torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):
+    """A hash of the bits; None where there are none to read (sparse tensors, subclasses on the CPU)."""
+    if tensor.layout is not torch.strided:
         return None
     host = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    if type(host) is not Tensor:
+        return None
     return hashlib.blake2b(ctypes.string_at(host.data_ptr(), host.nbytes), digest_size=16).digest()
 
 

@@ -128,7 +128,7 @@ class Operation:
         if values is None:
             values = np.asarray(self.kernel(*map(_values, inputs), **settings))
         for region in tape.regions:
-            region.executed(self.name, values)
+            region.executed(self.name, inputs, values)
         return Variable(values, node if _is_floating(values) else None)
 
     def _node(self, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Node | None:
@@ -225,8 +225,13 @@ _pad: Operation = Operation(
 _probe: Operation = Operation("probe", lambda x, executed: (executed(), x.copy())[1], lambda g: g)
 zeros_like: Operation = Operation("zeros_like", np.zeros_like)
 ones_like: Operation = Operation("ones_like", np.ones_like)
-uniform_like: Operation = Operation("uniform_like", lambda x: tape.generator.random(x.shape).astype(x.dtype))
-_is_dropped: Operation = Operation("is_dropped", lambda x, p: tape.generator.random(x.shape) < p)
+uniform_like: Operation = Operation("uniform_like", lambda x, key=None: generator(key).random(x.shape).astype(x.dtype))
+_is_dropped: Operation = Operation("is_dropped", lambda x, p, key=None: generator(key).random(x.shape) < p)
+
+
+def generator(key: int | None) -> np.random.Generator:
+    """What a random operation draws from: one that its key makes, or the one that all share."""
+    return tape.generator if key is None else np.random.default_rng(key)
 
 
 def sum_(x: Variable, axis: int | tuple[int, ...] | None = None) -> Variable:
@@ -247,8 +252,8 @@ def sigmoid(x: Variable) -> Variable:
     return divide(1.0, add(1.0, exp(negative(x))))
 
 
-def dropout(x: Variable, p: float) -> Variable:
-    return where(_is_dropped(x, p), 0.0, divide(x, 1.0 - p))
+def dropout(x: Variable, p: float, key: int | None = None) -> Variable:
+    return where(_is_dropped(x, p, key=key), 0.0, divide(x, 1.0 - p))
 
 
 def noisy_relu(x: Variable) -> Variable:
@@ -320,12 +325,16 @@ class Stop(BaseException):
     """Ends a replay that has found everything; no Exception, so that a region doesn't handle it."""
 
 
+NAMED = "named "
+
+
 @dataclass(frozen=True)
 class Options:
     early_stop: bool = True
     preserve_rng_state: bool = True
     determinism_check: str = "default"
     save: Sequence[str] = ()
+    save_names: Sequence[str] = ()
     policy: Callable[[str], bool] | None = None
 
     def __post_init__(self) -> None:
@@ -336,7 +345,8 @@ class Options:
 
     def keeps(self, name: str) -> bool:
         """Whether the result of an operation is kept for replays."""
-        return name in self.save or (self.policy is not None and self.policy(name))
+        is_named = name.startswith(NAMED) and name.removeprefix(NAMED) in self.save_names
+        return is_named or name in self.save or (self.policy is not None and self.policy(name))
 
 
 def checkpoint(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], options: Options) -> Any:
@@ -344,8 +354,11 @@ def checkpoint(region: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
     if not tape.recording:
         return region(*args, **kwargs)
     frame = Frame(region, args, kwargs, options)
-    with tape.switched(regions=[*tape.regions, Forward(frame)]):
+    forward = Forward(frame)
+    with tape.switched(regions=[*tape.regions, forward]):
         result = region(*args, **kwargs)
+    if options.save_names:
+        forward.leave_out()
     frame.is_complete = True
     return result
 
@@ -409,12 +422,20 @@ class Frame:
 
 
 class Forward:
-    """A region that runs for the first time."""
+    """A region that runs for the first time.
+
+    steps: of each operation, the positions of those that made its inputs, its result and the generator's state then.
+    """
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
+        self.steps: list[tuple[list[int], Values, Any]] = []
+        self.makers: dict[int, int] = {}
+        self.saved: set[int] = set()
 
     def pack(self, values: Values) -> Slot:
+        if id(values) in self.makers:
+            self.saved.add(self.makers[id(values)])
         slot = Slot(self.frame, len(self.frame.slots))
         self.frame.slots.append(weakref.ref(slot))
         self.frame.shapes.append((values.shape, values.dtype))
@@ -423,10 +444,24 @@ class Forward:
     def recalled(self, name: str) -> Values | None:
         return None
 
-    def executed(self, name: str, values: Values) -> None:
+    def executed(self, name: str, inputs: tuple[Any, ...], values: Values) -> None:
         if self.frame.options.keeps(name):
             self.frame.kept[len(self.frame.operations)] = values, tape.generator.bit_generator.state
+        if self.frame.options.save_names:
+            made = [self.makers[id(_values(x))] for x in inputs if id(_values(x)) in self.makers]
+            self.makers[id(values)] = len(self.steps)
+            self.steps.append((made, values, tape.generator.bit_generator.state))
         self.frame.operations.append(name)
+
+    def leave_out(self) -> None:
+        """Spare replays the operations that nothing needs but values which are kept: give them zeros for a result."""
+        kept, needed = self.frame.kept, set(self.saved)
+        for position in reversed(range(len(self.steps))):
+            if position in needed and position not in kept:
+                needed.update(self.steps[position][0])
+        for position, (_, values, state) in enumerate(self.steps):
+            if position not in needed and position not in kept:
+                kept[position] = np.broadcast_to(np.zeros((), values.dtype), values.shape), state
 
 
 class Replay:
@@ -454,7 +489,7 @@ class Replay:
             tape.generator.bit_generator.state = state
         return values
 
-    def executed(self, name: str, values: Values) -> None:
+    def executed(self, name: str, inputs: tuple[Any, ...], values: Values) -> None:
         self.operations.append(name)
 
 
@@ -495,6 +530,7 @@ class TapeHost(Host):
     facts = frozenset(
         {
             Fact.GLOBAL_RANDOM,
+            Fact.KEYED_RANDOM,
             Fact.GRADIENT_FLAGS,
             Fact.EAGER,
             Fact.RETAIN,
@@ -539,6 +575,12 @@ class TapeHost(Host):
 
     def seed(self, seed: int) -> None:
         tape.generator = np.random.default_rng(seed)
+
+    def key(self, seed: int) -> int:
+        return seed
+
+    def named(self, array: Variable, name: str) -> Variable:
+        return Operation(NAMED + name, np.copy, lambda g: g)(array)
 
     def gradient(self, fn: Callable[[Variable], Variable]) -> Callable[[Variable], Variable]:
         def gradient(x: Variable) -> Variable:
@@ -603,6 +645,7 @@ CAPABILITIES = frozenset(
         Capability.HIGHER_ORDER,
         Capability.GRADIENT_INSIDE,
         Capability.POLICY_BY_OP,
+        Capability.POLICY_BY_NAME,
         Capability.POLICY_FUNCTION,
     }
 )

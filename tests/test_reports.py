@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import os
@@ -167,6 +168,15 @@ def test_a_profile_is_kept_if_its_clauses_pass_or_say_nothing() -> None:
     assert not kept(yes, yes, yes)  # a clause of it was not run
     for verdict in set(Verdict) - {yes, no_opinion}:
         assert not kept(yes, yes, yes, verdict)
+
+
+def test_no_profile_is_kept_without_core() -> None:
+    clauses = CLAUSES | {"DECO-01": dataclasses.replace(CLAUSES["GRAD-01"], id="DECO-01", profile=Profile.FUNCTIONAL)}
+    good = [Record(name, "only", "", Verdict.PASS) for name in clauses]
+    bad = [dataclasses.replace(r, verdict=Verdict.FAIL) if r.clause == "GRAD-02" else r for r in good]
+
+    assert model._profiles("only", good, clauses) == {"core": True, "functional": True}
+    assert model._profiles("only", bad, clauses) == {"core": False, "functional": False}
 
 
 def test_what_differs_between_equal_runs_is_apart() -> None:

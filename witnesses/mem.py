@@ -15,7 +15,8 @@ from ckptspec.witnesses.witness import with_region, witness, wrapping
 @witness("MEM-01", "MEM-11", source="tensorflow/tensorflow#36981")
 def intermediates_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """What the region saves is kept beside the slot that stands for it."""
-    pack, kept = Frame.pack, []
+    pack = Frame.pack
+    kept: list[Any] = []
 
     def keeping(frame: Frame, tensor: Any) -> Slot:
         kept.append(tensor.detach())
@@ -27,7 +28,8 @@ def intermediates_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer
 @witness("MEM-02", source="pytorch/pytorch#78752")
 def recomputed_values_stay_until_backward_ends(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """A list of all recomputed values lives as long as the backward."""
-    pack, kept = Replay.pack, []
+    pack = Replay.pack
+    kept: list[Any] = []
 
     def keeping(replay: Replay, tensor: Any) -> Any:
         if not kept:
@@ -72,7 +74,8 @@ def leftovers_stay_with_the_graph(patch: pytest.MonkeyPatch, checkpointer: Check
 @witness("MEM-03", "MEM-06", source="pytorch/pytorch#136766")
 def recomputed_values_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """Recomputed values outlive the graph that they were recomputed for."""
-    pack, kept = Replay.pack, []
+    pack = Replay.pack
+    kept: list[Any] = []
 
     def keeping(replay: Replay, tensor: Any) -> Any:
         kept.append(tensor.detach())

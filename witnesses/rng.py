@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -98,3 +99,16 @@ def regions_share_one_state(patch: pytest.MonkeyPatch, checkpointer: Checkpointe
 def a_saved_draw_shifts_the_later_ones(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """A replay that reuses a random operation's result does not advance the generator."""
     patch.setattr(selective, "state_behind", lambda tensor: None)
+
+
+@witness("RNG-20", on="tape", variant="tape")
+def a_replay_counts_its_keys(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
+    """A replay folds a number of its own into every key."""
+    tape: Any = sys.modules["tape"]
+    generator = tape.generator
+
+    def counting(key: int | None) -> Any:
+        is_replay = any(isinstance(region, tape.Replay) for region in tape.tape.regions)
+        return generator(key + 1 if key is not None and is_replay else key)
+
+    patch.setattr(tape, "generator", counting)

@@ -245,7 +245,8 @@ def unknown_operations_are_executed(patch: pytest.MonkeyPatch, checkpointer: Che
 @witness("SEL-22", source="pytorch/pytorch#175258")
 def regions_share_one_book(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """All regions keep their saved results in the same place."""
-    create, shared = reference.create_selective_checkpoint_contexts, {}
+    create = reference.create_selective_checkpoint_contexts
+    shared: selective.Book = {}
 
     def creating(*args: Any, **kwargs: Any) -> Any:
         saving, reusing = create(*args, **kwargs)
@@ -258,7 +259,8 @@ def regions_share_one_book(patch: pytest.MonkeyPatch, checkpointer: Checkpointer
 @witness("SEL-24")
 def saved_results_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """What a policy saved outlives the region's graph."""
-    keep, kept = SavingMode._keep, []
+    keep = SavingMode._keep
+    kept: list[Any] = []
 
     def keeping(mode: SavingMode, tensor: torch.Tensor, offload: bool) -> Any:
         kept.append(keep(mode, tensor, offload))
@@ -288,3 +290,13 @@ def draws_are_never_saved(patch: pytest.MonkeyPatch, checkpointer: Checkpointer)
         return CheckpointPolicy.PREFER_RECOMPUTE if engine.is_random(op) else known(mode, op)
 
     patch.setattr(SavingMode, "_known", knowing)
+
+
+@witness("SEL-28", on="tape", variant="tape", source="jax.checkpoint_policies")
+def names_are_left_out(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
+    """Names of values to be saved are accepted, and everything is recomputed."""
+
+    def call(checkpoint: Any, region: Region, args: tuple[Any, ...], kwargs: Any, options: Options) -> Any:
+        return checkpoint(region, args, kwargs, {k: v for k, v in options.items() if k != "save_names"})
+
+    return wrapping(checkpointer, call)

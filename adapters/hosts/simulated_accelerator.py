@@ -23,6 +23,8 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
 aten = torch.ops.aten
+_with_aliasing: Any = return_and_correct_aliasing
+_keys: Any = torch._C.DispatchKey
 CPU = torch.device("cpu")
 
 # -- torch.sim
@@ -98,60 +100,60 @@ _elsewhere: weakref.WeakValueDictionary[int, torch.Tensor] = weakref.WeakValueDi
 
 
 class SimTensor(torch.Tensor):
-    """`inner`, a CPU tensor, on a device of type sim."""
+    """`on_cpu`, a tensor, on a device of type sim."""
 
-    inner: torch.Tensor
+    on_cpu: torch.Tensor
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor, index: int = 0) -> SimTensor:
-        made: SimTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+    def __new__(cls, on_cpu: torch.Tensor, index: int = 0) -> SimTensor:
+        made: SimTensor = torch.Tensor._make_wrapper_subclass(
             cls,
-            inner.size(),
-            inner.stride(),
-            inner.storage_offset(),
-            dtype=inner.dtype,
-            layout=inner.layout,
+            on_cpu.size(),
+            on_cpu.stride(),
+            on_cpu.storage_offset(),
+            dtype=on_cpu.dtype,
+            layout=on_cpu.layout,
             device=torch.device("sim", index),
         )
-        made.inner = inner
+        made.on_cpu = on_cpu
         if index > 0:
             _elsewhere[id(made)] = made
         return made
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
-        return f"SimTensor({self.inner}, device='{self.device}')"
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        return f"SimTensor({self.on_cpu}, device='{self.device}')"
 
     def tolist(self) -> Any:
-        return self.inner.tolist()
+        return self.on_cpu.tolist()
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return execute(func, args, kwargs or {})
 
 
 def execute(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation on the inner tensors, as the device would do it."""
+    """An operation on the tensors behind, as the device would do it."""
     index = _device_of(func, args, kwargs)
     wanted = kwargs.get("device")
-    inner_args, inner_kwargs = tree_map(_unwrap, (args, kwargs))
+    real_args, real_kwargs = tree_map(_unwrap, (args, kwargs))
     if wanted is not None:
-        inner_kwargs["device"] = CPU
+        real_kwargs["device"] = CPU
     with _drawing_from(generators[index]) if _is_random(func, args, kwargs) else contextlib.nullcontext():
-        result = func(*inner_args, **inner_kwargs)
+        result = func(*real_args, **real_kwargs)
     if wanted is not None and torch.device(wanted).type == "cpu":
         return result
     result = tree_map(lambda t: SimTensor(t, index) if isinstance(t, torch.Tensor) else t, result)
     if func is aten.copy_.default and not isinstance(args[0], SimTensor):
         return args[0]
-    return return_and_correct_aliasing(func, args, kwargs, result)
+    return _with_aliasing(func, args, kwargs, result)
 
 
 def _unwrap(leaf: Any) -> Any:
-    return leaf.inner if isinstance(leaf, SimTensor) else leaf
+    return leaf.on_cpu if isinstance(leaf, SimTensor) else leaf
 
 
 #: Operations that may have an operand on the CPU.
-MIXED = {aten.copy_, aten._to_copy, aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten.set_data}
+MIXED = {aten.copy_, aten._to_copy, aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_}
 
 
 def _device_of(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
@@ -208,6 +210,8 @@ class _Guard(torch._C._acc.DeviceGuard):
 
 def _keep_exception() -> None:
     ctypes.pythonapi.PyErr_NormalizeException(*_places)
+    if _pending[2]:
+        ctypes.pythonapi.PyException_SetTraceback(_pending[1], _pending[2])
     _set_aside.append(ctypes.cast(_pending[1], ctypes.py_object).value)
     for part in _pending:
         ctypes.pythonapi.Py_DecRef(part)
@@ -222,13 +226,15 @@ class _Engine(torch._C._ImperativeEngine):
             with torch.autograd.set_multithreading_enabled(not _elsewhere):
                 return super().run_backward(*args, **kwargs)
         except SystemError as error:
-            raise (_set_aside.pop() if _set_aside else error) from None
+            found = _set_aside.pop() if _set_aside else error
+        raise found  # with the cause and the context that it has
 
 
 registration._setup_privateuseone_for_python_backend("sim", backend_module=sys.modules[__name__], device_guard=_Guard())
 torch.autograd.Variable._execution_engine = _Engine()
-_kernels = torch.library.Library("aten", "IMPL")
-_fallbacks = torch.library.Library("_", "IMPL")
+_Library: Any = torch.library.Library
+_kernels = _Library("aten", "IMPL")
+_fallbacks = _Library("_", "IMPL")
 
 
 def _kernel(func: Any) -> Any:
@@ -236,7 +242,7 @@ def _kernel(func: Any) -> Any:
     return lambda *args, **kwargs: execute(func, args, kwargs)
 
 
-def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+def _copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> Any:
     return execute(aten.copy_.default, (target, source), {})
 
 
@@ -253,7 +259,7 @@ def _reduced(func: Any) -> Any:
         return leaf.to(torch.get_autocast_dtype("sim")) if is_wider else leaf
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_keys.AutocastPrivateUse1)):
             return func(*tree_map(cast, args), **tree_map(cast, kwargs))
 
     return kernel

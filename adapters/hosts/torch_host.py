@@ -110,6 +110,7 @@ class TorchHost(Host):
             raise HostError("--device=cuda was asked for, but torch.cuda.is_available() is False")
         if device == "sim":
             importlib.import_module("ckptspec.adapters.hosts.simulated_accelerator")  # makes the device
+            self.facts -= {Fact.COMPILER, Fact.PROCESSES}  # neither knows it
         self.device = torch.device(device) if device == "cpu" else torch.device(device, 0)
         if device != "cpu":
             self.facts |= {Fact.ACCELERATOR}

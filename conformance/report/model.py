@@ -105,14 +105,18 @@ def _counts(records: Iterable[Record], clauses: dict[str, Clause]) -> dict[str, 
 
 
 def _profiles(variant: str, records: list[Record], clauses: dict[str, Clause]) -> dict[str, bool]:
-    """Which profiles a variant keeps: every MUST clause of it passes or is not applicable, and at least one passes."""
+    """Which profiles a variant keeps: every MUST clause of it passes or is not applicable, and at least one passes.
+
+    The others are kept besides core: nobody keeps one who doesn't keep core.
+    """
     verdicts = {clause: verdict for (v, clause), verdict in by_clause(records).items() if v == variant}
-    kept = {}
+    kept: dict[str, bool] = {}
     for profile in Profile:
         inside = [c.id for c in clauses.values() if c.profile is profile and c.level is Level.MUST]
         found = [verdicts.get(id, Verdict.NOT_RUN) for id in inside]
         if inside:
-            kept[profile.value] = Verdict.PASS in found and set(found) <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+            is_whole = Verdict.PASS in found and set(found) <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+            kept[profile.value] = is_whole and kept.get(Profile.CORE, True)
     return kept
 
 
