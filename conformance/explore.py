@@ -23,7 +23,7 @@ Property = Callable[[Callable[..., Any], tuple[Any, ...], Block], None]
 class Exploration:
     """How far to go. examples: programs a property; seed: None draws the same ones each time."""
 
-    examples: int = 40
+    examples: int = 100
     seed: int | None = None
     is_shrinking: bool = True
 

@@ -155,6 +155,10 @@ class Block:
         return max((1 + s.body.depth for s in self.steps if isinstance(s, Region)), default=0)
 
 
+ABSENT = object()
+"""Drawn for an option that a region is not given."""
+
+
 @dataclass(frozen=True)
 class Grammar:
     """What programs are drawn from.
@@ -208,7 +212,8 @@ def _regions(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: i
     inputs = tuple(draw(st.lists(st.integers(0, len(kinds) - 1), min_size=1, max_size=3)))
     inside = (*kinds, *(kinds[i] for i in inputs))
     body = draw(_blocks(grammar, inside, depth, inputs=len(inputs)))
-    options = tuple((name, draw(st.sampled_from(values))) for name, values in grammar.options if draw(st.booleans()))
+    drawn = [(name, draw(st.sampled_from((ABSENT, *values)))) for name, values in grammar.options]
+    options = tuple((name, value) for name, value in drawn if value is not ABSENT)
     by_keyword = grammar.keywords and len(inputs) > 1 and draw(st.booleans())
     return Region(inputs, body, options, by_keyword), [_kinds(body, inside)[i] for i in body.results]
 

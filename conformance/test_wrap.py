@@ -28,11 +28,7 @@ def test_wrapping_does_not_change_what_is_stored(under_test):
             def forward(self, x):
                 return ops.sin(self.inner(ops.exp(probe(x))))
 
-        stored, wrapped, plain = (
-            torch.nn.Sequential(Model()),
-            torch.nn.Sequential(Model()),
-            torch.nn.Sequential(Model()),
-        )
+        stored, wrapped, plain = (torch.nn.Sequential(Model()).to(x.device) for _ in range(3))
         wrapped[0] = checkpoint.wrapped(wrapped[0])
         under_test.noted(wrapped.load_state_dict, stored.state_dict(), False)
         under_test.noted(plain.load_state_dict, wrapped.state_dict(), False)  # an unknown name is no error
@@ -135,7 +131,7 @@ def test_a_wrapped_module_is_invisible_to_differentiation(under_test):
                 x = ops.exp(ops.dropout(super().forward(ops.sin(probe(x))), 0.5))
                 return x, ops.tanh(ops.multiply(x, y))
 
-        module = checkpoint.wrapped(Model(64, 64, dtype=torch.float64))
+        module = checkpoint.wrapped(Model(64, 64, dtype=torch.float64, device=x.device))
         first, second = under_test.noted(module, x, y)
         kept[:] = [list(module.parameters()), ops.sum(ops.multiply(first, second))]
         return first, second
@@ -188,7 +184,7 @@ def test_parameters_of_a_wrapped_module_keep_their_names(under_test):
             def forward(self, x):
                 return ops.sin(super().forward(ops.exp(probe(x))))
 
-        module = checkpoint.wrapped(Model(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)))
+        module = checkpoint.wrapped(Model(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).to(x.device))
         names.append([name for name, _ in module.named_parameters()])
         return under_test.noted(module, x)
 
@@ -258,7 +254,7 @@ def test_wrapped_modules_may_contain_each_other(under_test):
             def forward(self, x):
                 return ops.sin(super().forward(ops.exp(probe(x))))
 
-        layers = [checkpoint.wrapped(Layer(4, 4)) for _ in range(2)]
+        layers = [checkpoint.wrapped(Layer(4, 4, device=x.device)) for _ in range(2)]
         model = checkpoint.wrapped(torch.nn.Sequential(*layers, torch.nn.Tanh()))
         return under_test.noted(model, x)
 

@@ -216,7 +216,7 @@ def the_context_sees_the_early_end(patch: pytest.MonkeyPatch, checkpointer: Chec
         try:
             run(self, args, kwargs)
         except Stop:
-            self._compare()
+            self._judge()
         finally:
             if self.stopper is not None:
                 engine.remove(self.stopper)

@@ -44,7 +44,7 @@ def a_failed_replay_is_silent(patch: pytest.MonkeyPatch, checkpointer: Checkpoin
             call(self, args, kwargs)
 
     patch.setattr(frame.Replay, "_call", calling)
-    patch.setattr(frame.Replay, "_compare", _fill)
+    patch.setattr(frame.Replay, "_judge", _fill)
 
 
 @witness("ERR-02")
@@ -77,7 +77,7 @@ def a_failed_replay_is_an_error_of_checkpointing(patch: pytest.MonkeyPatch, chec
 )
 def missing_values_are_zeros(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """A replay that differs from forward is not noticed, and zeros stand for what is missing or does not fit."""
-    patch.setattr(frame.Replay, "_compare", _fill)
+    patch.setattr(frame.Replay, "_judge", _fill)
 
 
 @witness("ERR-03", "ERR-04", "ERR-05", "ERR-12", source="hiyouga/LlamaFactory#6438")

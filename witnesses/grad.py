@@ -56,7 +56,7 @@ def absent_gradients_are_zeros(patch: pytest.MonkeyPatch, checkpointer: Checkpoi
     )
 
 
-@witness("GRAD-08", source="tensorflow/tensorflow#36999")
+@witness("GRAD-08", "FUZZ-01", "FUZZ-05", source="tensorflow/tensorflow#36999")
 def an_array_counts_once(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """An array in two positions gets the gradient of one of them."""
 
@@ -73,7 +73,7 @@ def chosen_arrays_are_not_the_only_ones(patch: pytest.MonkeyPatch, checkpointer:
     return handwritten(checkpointer, Accumulating)
 
 
-@witness("GRAD-13", "NEST-03", "RETAIN-01")
+@witness("GRAD-13", "NEST-03", "RETAIN-01", "FUZZ-03")
 def replays_run_twice(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """A replay executes the region twice, for its values and for its graph."""
 

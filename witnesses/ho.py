@@ -12,7 +12,7 @@ from ckptspec.conformance.backend import Checkpointer
 from ckptspec.witnesses.witness import witness, wrapping
 
 
-@witness("HO-01", "HO-02", "HO-03", "HO-04", source="Oneflow-Inc/oneflow#9053")
+@witness("HO-01", "HO-02", "HO-03", "HO-04", "FUZZ-08", source="Oneflow-Inc/oneflow#9053")
 def second_orders_lack_a_term(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """Half of a region's gradient is computed outside of the graph."""
     return wrapping(

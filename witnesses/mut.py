@@ -39,7 +39,7 @@ def results_are_kept_for_backward(patch: pytest.MonkeyPatch, checkpointer: Check
     return wrapping(checkpointer, lambda checkpoint, *call: _KeepsItsResult.apply(checkpoint(*call)))
 
 
-@witness("MUT-09", source="pytorch/pytorch#113737")
+@witness("MUT-09", "FUZZ-07", source="pytorch/pytorch#113737")
 def in_place_operations_vanish_from_replays(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """A replay turns in-place operations into others whose results are dropped."""
 

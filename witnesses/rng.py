@@ -14,7 +14,7 @@ from ckptspec.reference.ambient import Ambient, Restored
 from ckptspec.witnesses.witness import with_options, witness, wrapping
 
 
-@witness("RNG-01", "RNG-07", "RNG-11", "RNG-12", source="allenai/OLMo-core#828")
+@witness("RNG-01", "RNG-07", "RNG-11", "FUZZ-02", "RNG-12", source="allenai/OLMo-core#828")
 def replay_draws_afresh(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """The generator's state is not restored for a replay."""
     return with_options(checkpointer, preserve_rng_state=False)

@@ -190,7 +190,8 @@ class JaxHost(Host):
         return jax.random.key(seed)
 
     def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
-        return jax.grad(lambda x: jnp.sum(fn(x)))
+        gradient: Callable[[Array], Array] = jax.grad(lambda x: jnp.sum(fn(x)))
+        return gradient
 
     def jvp(self, fn: Callable[[Array], Array], x: Array, tangent: Array) -> tuple[Array, Array]:
         value, derivative = jax.jvp(fn, (x,), (tangent,))

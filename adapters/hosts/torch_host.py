@@ -76,19 +76,23 @@ OPERATORS: dict[str, Any] = {
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Remembers, weakly, every storage that comes out of an operation."""
 
-    def __init__(self) -> None:
+    is_paused = False
+
+    def __init__(self, settle: Callable[[], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.settle = settle
         self.made: dict[int, tuple[Any, int]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
+        for leaf in () if self.is_paused else tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
                 storage = leaf.untyped_storage()
                 self.made[storage._cdata] = (StorageWeakRef(storage), storage.nbytes())  # type: ignore[no-untyped-call]
         return out
 
     def held(self) -> int:
+        self.settle()
         gc.collect()
         return sum(size for reference, size in self.made.values() if not reference.expired())
 
@@ -110,10 +114,10 @@ class TorchHost(Host):
             raise HostError("--device=cuda was asked for, but torch.cuda.is_available() is False")
         if device == "sim":
             importlib.import_module("ckptspec.adapters.hosts.simulated_accelerator")  # makes the device
-            self.facts -= {Fact.COMPILER, Fact.PROCESSES}  # neither knows it
+            self.facts -= {Fact.COMPILER}  # which doesn't know it
         self.device = torch.device(device) if device == "cpu" else torch.device(device, 0)
         if device != "cpu":
-            self.facts |= {Fact.ACCELERATOR}
+            self.facts = self.facts - {Fact.PROCESSES} | {Fact.ACCELERATOR}  # they talk through gloo, and CPU memory
         if device == "sim" or (device == "cuda" and torch.cuda.device_count() > 1):
             self.facts |= {Fact.SEVERAL_ACCELERATORS}
         self.uses_backward = uses_backward
@@ -175,8 +179,16 @@ class TorchHost(Host):
             torch._C._autograd._pop_saved_tensors_default_hooks()
 
     def settle(self) -> None:
+        if self.device.type == "cpu":
+            return
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+        # The device's thread may still be releasing what a backward used; it has, when it takes another task.
+        _Storages.is_paused = True
+        try:
+            torch.zeros((), device=self.device, requires_grad=True).backward()  # type: ignore[no-untyped-call]
+        finally:
+            _Storages.is_paused = False
 
     def seed(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -221,7 +233,7 @@ class TorchHost(Host):
 
     @contextlib.contextmanager
     def tracking(self) -> Iterator[Callable[[], int]]:
-        with _Storages() as storages:
+        with _Storages(self.settle) as storages:
             yield storages.held
 
     @contextlib.contextmanager
