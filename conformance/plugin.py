@@ -258,16 +258,18 @@ class _Suite:
                 recipe.run,
                 host,
                 checkpointer,
-                self._how(clause),
+                self._how(clause, checkpointer),
             )
         pyfuncitem.user_properties.append(to_property(record))
         self._show(record, clause, error)
         return True
 
-    def _how(self, clause: Clause) -> Exploration:
-        """How far FUZZ clauses go; a known failure is not made smaller each time."""
+    def _how(self, clause: Clause, checkpointer: Checkpointer) -> Exploration:
+        """How far FUZZ clauses go; a known failure, or a refusal of what is not offered, is not made smaller."""
         is_known = any(k.clause == clause.id for k in self.known)
-        return Exploration(self.config.option.max_examples, self.config.option.seed, is_shrinking=not is_known)
+        is_declared = checkpointer.capabilities.issuperset(clause.tests)
+        option = self.config.option
+        return Exploration(option.max_examples, option.seed, is_shrinking=is_declared and not is_known)
 
     def _show(self, record: Record, clause: Clause, error: BaseException | None) -> None:
         """Tell pytest what it should print; the exit code is decided at the end."""

@@ -39,7 +39,7 @@ def test_running_statistics_move_again_in_the_replay(under_test):
     ops, probe, counts = under_test.ops, under_test.probe(), []
 
     def program(checkpoint, x):
-        norm = under_test.torch.nn.BatchNorm1d(3)
+        norm = under_test.torch.nn.BatchNorm1d(3).to(x.device)
         counts.append(norm)
         return checkpoint(lambda x: ops.exp(norm(ops.sin(probe(x)))), x)
 

@@ -128,13 +128,19 @@ def _described(witness: Witness) -> str:
 
 
 def all_outcomes(work: dict[str, tuple[str, ...]]) -> Iterator[tuple[str, Outcome]]:
-    """Run the witnesses on their clauses, several at a time."""
+    """Run the witnesses on their clauses, several at a time; each device has processes of its own.
+
+    Autograd counts the devices when it is first used: one that is made later in the same process is unknown to it.
+    """
+    by_device: dict[str, list[str]] = defaultdict(list)
+    for name in work:
+        by_device[witnesses()[name].device].append(name)
     # "spawn": a forked process may not use the threads that a library has started.
     spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(min(os.cpu_count() or 1, 4), spawn) as pool:
-        futures = [pool.submit(run, name, ids) for name, ids in work.items()]
-        for future in concurrent.futures.as_completed(futures):
-            yield future.result()
+    for names in by_device.values():
+        with concurrent.futures.ProcessPoolExecutor(min(os.cpu_count() or 1, 4), spawn) as pool:
+            for future in concurrent.futures.as_completed([pool.submit(run, name, work[name]) for name in names]):
+                yield future.result()
 
 
 def main(arguments: Iterable[str]) -> int:
