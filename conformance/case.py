@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ckptspec.conformance.backend import Checkpointer, Host, MissingFact
-from ckptspec.conformance.clause import Clause, by_name
+from ckptspec.conformance.clause import FOLDER, Clause, by_name
 from ckptspec.conformance.explore import DEFAULT, Exploration
 from ckptspec.conformance.under_test import UnderTest, collected
 from ckptspec.conformance.verdict import Observed, Verdict, conclude
@@ -62,6 +62,11 @@ class Record:
         return Record(**fields | {"verdict": Verdict(data["verdict"])})
 
 
+def _lasting(text: str) -> str:
+    """An implementation's text without what differs between machines and runs: addresses, and the suite's folder."""
+    return ADDRESS.sub("0x…", text.replace(f"{FOLDER.parent}/", ""))[:MESSAGE_LIMIT]
+
+
 def case_id(clause: str, variant: str, parameters: str) -> str:
     return f"{clause}[{'-'.join(filter(None, (variant, parameters)))}]"
 
@@ -106,7 +111,7 @@ def execute(
         clause.id, variant, parameters, conclude(observed, is_declared=is_declared), evidence=under_test.evidence
     )
     if error is not None:
-        record.message = ADDRESS.sub("0x…", str(error))[:MESSAGE_LIMIT]
+        record.message = _lasting(str(error))
         record.phase = under_test.phase_of(error) or ""
         if observed in (Observed.WRONG, Observed.BOUND):
             record.label = getattr(error, "label", "") or (str(error).splitlines() or [""])[0]
