@@ -140,19 +140,9 @@ class Block:
             number += 1 if isinstance(step, Step) else len(step.body.results)
         yield f"{indent}return {', '.join(f'v{i}' for i in self.results)}"
 
-    @property
-    def regions(self) -> int:
-        """How many regions there are, at all depths."""
-        return sum(1 + s.body.regions for s in self.steps if isinstance(s, Region))
-
     def executions(self, depth: int = 1) -> int:
         """How often one backward may execute a probe on each region's inputs: a region at depth d, d times."""
         return sum(len(s.inputs) * depth + s.body.executions(depth + 1) for s in self.steps if isinstance(s, Region))
-
-    @property
-    def depth(self) -> int:
-        """How deep regions are nested."""
-        return max((1 + s.body.depth for s in self.steps if isinstance(s, Region)), default=0)
 
 
 ABSENT = object()
