@@ -57,7 +57,7 @@ class Recipe:
     fault: str = ""
 
     def play(self, under_test: UnderTest, count: int, body: Callable[[UnderTest, int], Any]) -> list[Any]:
-        """What the processes return. Raises what the first of them raised, and dies if one of them died."""
+        """What the processes return. Raises what one of them raised, and dies if one of them died."""
         with tempfile.TemporaryDirectory() as folder:
             for code in _server(self.source).fork(self, count, folder):
                 if code < 0:
@@ -65,8 +65,7 @@ class Recipe:
             parts: list[_Part] = [pickle.loads(_answer(folder, rank).read_bytes()) for rank in range(count)]
         under_test.evidence += [entry for part in parts for entry in part.evidence]
         if failed := [part for part in parts if part.observed is not Observed.HOLDS]:
-            # The others' exceptions are mostly about its silence.
-            _raise(under_test, min(failed, key=lambda part: part.ended))
+            _raise(under_test, _first(failed))
         return [part.returned for part in parts]
 
     @contextlib.contextmanager
@@ -101,6 +100,15 @@ class _Part:
     message: str = ""
     evidence: list[dict[str, Any]] = field(default_factory=list)
     ended: float = 0.0
+
+
+def _first(failed: list[_Part]) -> _Part:
+    """The part that tells what went wrong: exceptions are mostly about the silence of one that ended before.
+
+    Of several that saw something wrong, it is the one of the lowest rank, whichever was faster.
+    """
+    saw = [part for part in failed if part.observed is not Observed.RAISED]
+    return saw[0] if saw else min(failed, key=lambda part: part.ended)
 
 
 def _raise(under_test: UnderTest, part: _Part) -> NoReturn:

@@ -43,7 +43,7 @@ def test_replicas_average_the_gradients_of_the_plain_run(under_test, regions):
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         x = under_test.array(dtype="float32", shape=(rank + 1, 4))
@@ -79,7 +79,7 @@ def test_a_replicated_parameter_that_several_regions_read_is_ready_once(under_te
             return kept[1]
 
         def backward(pull):
-            under_test.guarded(kept[1].sum().backward)()
+            under_test.noted(kept[1].sum().backward)
 
         def with_gradients(pull):
             backward(pull)
@@ -124,7 +124,7 @@ def test_regions_are_replayed_in_the_same_order_in_all_processes(under_test):
             return kept[1]
 
         def backward(pull):
-            under_test.guarded(kept[1].sum().backward)()
+            under_test.noted(kept[1].sum().backward)
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
         return order
@@ -156,13 +156,13 @@ def test_a_replica_can_be_trained_on(under_test):
                 kept[:] = [replica, replica(x)]
                 if len(seen := [p.grad for p in model.parameters() if p.grad is not None]) < 0:
                     return seen
-                under_test.guarded(kept[1].sum().backward)()
+                under_test.noted(kept[1].sum().backward)
             kept[:] = [replica, replica(x)]
             return kept[1]
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
@@ -187,14 +187,14 @@ def test_gradients_can_be_added_up_before_they_are_averaged(under_test):
 
             replica = torch.nn.parallel.DistributedDataParallel(Model(4, 4))
             with replica.no_sync():
-                under_test.guarded(replica(ops.exp(x)).sum().backward)()
+                under_test.noted(replica(ops.exp(x)).sum().backward)
             alone = replica.module.weight.grad.clone()
             kept[:] = [replica, replica(x)]
             return kept[1], alone
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
@@ -224,7 +224,7 @@ def test_a_replica_finds_the_parameters_that_no_region_uses(under_test):
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
@@ -256,7 +256,7 @@ def test_each_process_draws_again_what_it_drew(under_test):
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         seen = under_test.run(program, under_test.array(dtype="float32", shape=(4, 4)), backward=backward)
@@ -316,14 +316,14 @@ def test_a_replica_of_a_fixed_graph_may_use_its_parameters_in_several_regions(un
                     return x
 
             replica = torch.nn.parallel.DistributedDataParallel(Model(4, 4), static_graph=True)
-            under_test.guarded(replica(x).sum().backward)()
+            under_test.noted(replica(x).sum().backward)
             replica.zero_grad()
             kept[:] = [replica, replica(x)]
             return kept[1]
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
@@ -361,7 +361,7 @@ def test_gradients_are_averaged_once_a_backward(under_test):
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)
@@ -392,7 +392,7 @@ def test_a_replica_inside_a_region_is_right_or_refused(under_test):
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         x = under_test.array(dtype="float32", shape=(rank + 1, 4))
@@ -432,7 +432,7 @@ def test_a_model_that_is_split_among_processes_can_be_checkpointed(under_test, a
 
         def backward(pull):
             model, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad.to_local() for p in model.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward, replays=2)
@@ -464,7 +464,7 @@ def test_a_replica_averages_a_parameter_whose_hooks_fire_once_a_region(under_tes
 
         def backward(pull):
             replica, y = kept
-            under_test.guarded(y.sum().backward)()
+            under_test.noted(y.sum().backward)
             return [p.grad for p in replica.parameters()]
 
         under_test.run(program, under_test.array(dtype="float32", shape=(rank + 1, 4)), backward=backward)

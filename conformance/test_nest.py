@@ -154,7 +154,7 @@ def test_a_hook_may_differentiate_another_part_of_the_region(under_test):
                 y.register_hook(hook)
             return ops.exp(y), ops.multiply(ops.cos(x), ops.exp(x))
 
-        first, second = under_test.guarded(checkpoint)(region, x)
+        first, second = under_test.noted(checkpoint, region, x)
         losses.append(ops.sum(second))
         return ops.add(ops.sin(first), second)
 
@@ -201,7 +201,7 @@ def test_backward_passes_the_graph_of_the_forward(under_test, hooked):
     def backward(pull):
         return pull(), list(gradients)
 
-    under_test.run(program, under_test.array(), backward=under_test.guarded(backward))
+    under_test.run(program, under_test.array(), backward=lambda pull: under_test.noted(backward, pull))
 
 
 @clause("NEST-08", MUST, needs=(Fact.RELEASE,), after=("backward", "forward"))

@@ -60,7 +60,7 @@ def test_a_gradient_of_chosen_arrays_is_no_wrong_gradient(under_test, by):
 
     primals = under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25)
     under_test.run(program, *primals)
-    under_test.attempt(program, *primals, backward=under_test.guarded(chosen))
+    under_test.attempt(program, *primals, backward=lambda pull: under_test.noted(chosen, pull))
 
 
 @clause("REENT-03", MUST, tests=REENTRANT, needs=(Fact.HIGHER_ORDER,))
@@ -156,6 +156,6 @@ def test_a_refused_gradient_of_chosen_arrays_names_the_way_out(under_test, by):
             under_test.torch.autograd.backward(kept["y"].sum(), inputs=[kept["x"]])
 
     under_test.run(program, under_test.array())
-    seen = under_test.attempt(program, under_test.array(), backward=under_test.guarded(chosen))
+    seen = under_test.attempt(program, under_test.array(), backward=lambda pull: under_test.noted(chosen, pull))
 
     assert seen.error is None or "use_reentrant" in str(seen.error), "the refusal names no way out"

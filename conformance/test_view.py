@@ -28,7 +28,7 @@ def test_a_view_that_a_region_returns_may_be_changed_in_place(under_test, change
             return ops.multiply(ops.reshape(h, (2, 2)), view)
 
         h = ops.add(x, 1.0)
-        y = under_test.guarded(change)(h, checkpoint(lambda h: ops.reshape(h, (2, 2)), h))
+        y = under_test.noted(change, h, checkpoint(lambda h: ops.reshape(h, (2, 2)), h))
         return checkpoint(lambda y: ops.exp(ops.sin(probe(y))), y)
 
     under_test.run(program, under_test.array())

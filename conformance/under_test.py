@@ -146,9 +146,9 @@ class UnderTest:
         """`fn` mapped over the first axis."""
         return self._host.batched(fn)
 
-    def noted(self, call: Callable[..., Any], *args: Any) -> Any:
-        """Call; an exception that leaves it counts as the implementation's."""
-        return self._guard(call, *args)
+    def noted(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call; an exception that leaves it counts as the implementation's, as it does where `pull` is called."""
+        return self._guard(lambda: call(*args, **kwargs))
 
     def in_threads(self, *calls: Callable[[], Any]) -> list[Any]:
         """The results of calls that run at the same time, each in a thread of its own. Raises the first exception."""
@@ -196,10 +196,6 @@ class UnderTest:
     def numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """A copy of the values, for a clause's own assertion."""
         return self._host.numpy(array)
-
-    def guarded(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, for a backward by other ways than `pull`: its exceptions count as those of a pullback."""
-        return lambda *args, **kwargs: self._guard(lambda: call(*args, **kwargs))
 
     def held(self) -> int:
         """The bytes that arrays hold now which were made since this execution began (needs `memory=True`)."""
