@@ -26,15 +26,22 @@ _executed: dict[int, Callable[[], None]] = {}
 """Who is told of an execution: an operator's arguments can be numbers, not functions."""
 
 
-@torch.library.custom_op("ckptspec::probe", mutates_args=())
-def _probe(x: torch.Tensor, who: int) -> torch.Tensor:
+_LIBRARY = torch.library.Library("ckptspec", "DEF")
+"""Where the probe is defined; `torch.library.custom_op` would import the compiler, which takes a second."""
+
+
+def _execute(x: torch.Tensor, who: int) -> torch.Tensor:
     _executed[who]()
     return x.clone()
 
 
-_probe.register_autograd(lambda ctx, gradient: (gradient, None))
-_probe.register_vmap(lambda info, dims, x, who: (_probe(x, who), dims[0]))
-_probe.register_fake(lambda x, who: torch.empty_like(x))
+_LIBRARY.define("probe(Tensor x, int who) -> Tensor")
+_LIBRARY.impl("probe", _execute, "CompositeExplicitAutograd")
+_PROBE = "ckptspec::probe"
+_probe = torch.ops.ckptspec.probe.default
+torch.library.register_autograd(_PROBE, lambda ctx, gradient: (gradient, None), lib=_LIBRARY)
+torch.library.register_vmap(_PROBE, lambda info, dims, x, who: (_probe(x, who), dims[0]), lib=_LIBRARY)
+torch.library.register_fake(_PROBE, lambda x, who: torch.empty_like(x), lib=_LIBRARY)
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -70,7 +77,7 @@ OPERATORS: dict[str, Any] = {
         ("uniform_like", "rand_like", "default"),
         ("reshape", "view", "default"),
     )
-} | {"probe": torch.ops.ckptspec.probe.default}
+} | {"probe": _probe}
 
 
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
