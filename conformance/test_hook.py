@@ -201,3 +201,30 @@ def test_forbidden_hooks_are_named_as_the_cause(under_test):
     under_test.run(lambda checkpoint, x: checkpoint(region, x), under_test.array())
 
     assert seen.error is None or "no hooks here" in str(seen.error), "the error does not carry the given message"
+
+
+@clause(
+    "HOOK-07",
+    MUST,
+    tests=Capability.HOOKS_ONCE,
+    needs=TORCH,
+    profile=Profile.TORCH,
+    on=("an argument", "a captured value", "a captured leaf"),
+)
+def test_hooks_that_a_region_puts_on_what_it_reads_act_once(under_test, on):
+    """A gradient hook that a region puts on an argument, or on an array that it captures, acts once a backward.
+
+    Source: torch.Tensor.register_hook.
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        h = x if on == "a captured leaf" else ops.exp(x)
+
+        def region(y, read=h):
+            read.register_hook(lambda gradient: ops.multiply(gradient, 4.0))
+            return ops.multiply(ops.sin(probe(read)), y)
+
+        return checkpoint(region, ops.cos(x), *([h] if on == "an argument" else []))
+
+    under_test.run(program, under_test.array())

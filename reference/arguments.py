@@ -29,12 +29,15 @@ def tensors_in(values: Iterable[Any]) -> list[Tensor]:
 
 
 def captured_by(function: Any, modules: bool, depth: int = 2) -> list[Tensor]:
-    """The tensors that a function can be seen to hold without running it: in its closure, as partial or method, and in
-    small lists and dicts there; with `modules`, parameters and inner functions too. Attributes are not searched.
+    """The tensors that a function can be seen to hold without running it: in its closure and defaults, as partial or
+    method, and in small lists and dicts there; with `modules`, parameters and inner functions too. Attributes and
+    globals are not searched.
     """
     held: Iterable[Any] = (function,)
     if isinstance(function, FunctionType):
         held = [c.cell_contents for c in function.__closure__ or () if c != _EMPTY]
+        if function.__defaults__ or function.__kwdefaults__:
+            held += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     elif isinstance(function, MethodType):
         held = (function.__self__,)
     elif isinstance(function, functools.partial):
@@ -63,6 +66,9 @@ class Versions:
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         self.seen = [(t, t._version) for t in tensors if not t.is_inference()]
+
+    def tensors(self) -> list[Tensor]:
+        return [tensor for tensor, _ in self.seen]
 
     def error(self) -> MutatedArgumentError | None:
         """What to raise if one has changed by now (MUT-01, MUT-03)."""

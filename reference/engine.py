@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import torch
@@ -68,24 +68,39 @@ else:
         return lambda: node.saved_tensors[0]
 
 
-class hooks_kept:
-    """Afterwards, `tensors` have the gradient hooks that they had before: one that a region registers on an argument is
-    there since the forward, and would act twice if the replay's stayed. Public handles only remove their own.
-    """
+class HookCounts:
+    """How many hooks on their gradients some tensors had."""
 
     __slots__ = ("before",)
 
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self.before = [(t, len(t._backward_hooks or ())) for t in tensors if t.requires_grad]
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self.before = [(t, *map(len, _hooks(t))) for t in tensors if t.requires_grad]
+
+    def grown(self) -> list[Tensor]:
+        """The tensors that have more of them now."""
+        return [t for t, *counts in self.before if [*map(len, _hooks(t))] != counts]
+
+
+class hooks_kept(HookCounts):
+    """Afterwards, `tensors` have the gradient hooks that they had before: those that a region registers on what it
+    reads would act twice if both the forward's and the replay's stayed. Public handles only remove their own.
+    """
+
+    __slots__ = ()
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *exc: Any) -> None:
-        for tensor, count in self.before:
-            hooks = tensor._backward_hooks
-            while hooks is not None and len(hooks) > count:
-                hooks.popitem()
+        for tensor, *counts in self.before:
+            for hooks, count in zip(_hooks(tensor), counts, strict=True):
+                while len(hooks) > count:
+                    hooks.popitem()
+
+
+def _hooks(tensor: Tensor) -> tuple[dict[int, Any], dict[int, Any]]:
+    """The hooks on a tensor's gradient, and those that follow its accumulation."""
+    return tensor._backward_hooks or {}, tensor._post_accumulate_grad_hooks or {}
 
 
 # The running group: autograd hands this thread-local to its device threads, a Python one would be lost there.

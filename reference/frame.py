@@ -173,7 +173,7 @@ class Frame:
         elif isinstance(key, int):
             engine.at_end_of_backward(ending)
         args, kwargs = self.arguments.restored()  # may replay the surrounding region: from here, depth is not added to
-        with engine.hooks_kept(tensors_in((*args, *kwargs.values()))):
+        with engine.hooks_kept([*tensors_in((*args, *kwargs.values())), *self.arguments.versions.tensors()]):
             Replay(self, key).run(args, kwargs)
         self.replayed[key] = len(self.slots)
         return slot.values.pop(key)

@@ -61,14 +61,18 @@ class CheckpointFunction(torch.autograd.Function):
         ctx.args = [None if isinstance(x, Tensor) else x for x in args]
         ctx.positions = [i for i, x in enumerate(args) if isinstance(x, Tensor)]
         ctx.save_for_backward(*(args[i] for i in ctx.positions))
-        ctx.nested = Versions(tensors_in(ctx.args))
-        before = Versions(tensors)
+        nested = tensors_in(ctx.args)
+        ctx.nested = Versions(nested)
+        captured = captured_by(run_function, modules=True)
+        before, hooks = Versions(tensors), engine.HookCounts([*tensors, *captured])
         with torch.no_grad():
             outputs = run_function(*args)  # REENT-01
         ctx.ambient.check_use()
         ctx.own_change = before.error()
-        captured = captured_by(run_function, modules=True)
         ctx.captured = Versions(t for t in captured if t.is_floating_point() or t.is_complex())  # MUT-04
+        hooked = set(map(id, hooks.grown()))  # HOOK-07: on these, the replay's hooks would be second ones
+        ctx.hooked_positions = [i for i in ctx.positions if id(args[i]) in hooked]
+        ctx.hooked = [t for t in (*nested, *captured) if id(t) in hooked]
         _refuse_nested(outputs)
         return outputs
 
@@ -90,7 +94,8 @@ class CheckpointFunction(torch.autograd.Function):
         if error := ctx.own_change or ctx.nested.error() or ctx.captured.error():
             raise error
         inputs = detach_variable(tuple(args))
-        with ctx.ambient.restored():
+        hooked = [*ctx.hooked, *(inputs[i] for i in ctx.hooked_positions)]
+        with ctx.ambient.restored(), engine.hooks_kept(hooked):
             outputs = ctx.run_function(*inputs)
         if isinstance(outputs, Tensor):
             outputs = (outputs,)

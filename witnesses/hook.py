@@ -8,7 +8,7 @@ import torch
 
 from ckptspec import reference
 from ckptspec.conformance.backend import Checkpointer, Region
-from ckptspec.reference import nonreentrant
+from ckptspec.reference import engine, nonreentrant
 from ckptspec.reference.arguments import Arguments
 from ckptspec.witnesses.witness import with_options, with_region, witness, wrapping
 
@@ -93,3 +93,9 @@ def the_cause_is_lost(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> 
             raise RuntimeError("checkpointing is not possible") from None
 
     return wrapping(checkpointer, call)
+
+
+@witness("HOOK-07")
+def hooks_of_a_replay_stay(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
+    """The hooks that a replay puts on what it reads stay beside those of the forward."""
+    patch.setattr(engine, "hooks_kept", lambda tensors: contextlib.nullcontext())
