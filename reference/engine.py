@@ -64,8 +64,8 @@ else:
 
     def save_through_hooks(tensor: Tensor) -> Callable[[], Tensor]:
         """The same through a graph node of its own: torch 2.11 has no saved tensor without a node."""
-        node = _Keep.apply(torch.empty((), requires_grad=True), tensor).grad_fn  # type: ignore[no-untyped-call]
-        return lambda: node.saved_tensors[0]
+        kept = _Keep.apply(torch.empty((), requires_grad=True), tensor)  # type: ignore[no-untyped-call]
+        return lambda: kept.grad_fn.saved_tensors[0]  # the tensor keeps its node alive
 
 
 class HookCounts:
