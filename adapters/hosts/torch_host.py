@@ -182,6 +182,8 @@ class TorchHost(Host):
         torch.set_default_device(None)
         while torch._C._len_torch_function_stack():
             torch._C._pop_torch_function_stack()
+        while torch._C._len_torch_dispatch_stack():
+            torch._C._pop_torch_dispatch_stack(None)
         while torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             torch._C._autograd._pop_saved_tensors_default_hooks()
 
