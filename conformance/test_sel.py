@@ -469,7 +469,7 @@ def test_a_policy_that_raises_leaves_nothing_behind(under_test):
         except Refused as error:
             raised.append(error)
         asked.clear()
-        return checkpoint(lambda x: ops.sin(ops.exp(probe(x))), ops.exp(x))
+        return under_test.noted(lambda: checkpoint(lambda x: ops.sin(ops.exp(probe(x))), ops.exp(x)))
 
     under_test.run(program, under_test.array())
 
