@@ -33,7 +33,7 @@ CAPABILITIES = frozenset(
 
 
 def variant(host: JaxHost) -> Checkpointer:
-    return Checkpointer(_call, CAPABILITIES, _decorator)
+    return Checkpointer(_call, CAPABILITIES, _decorator, words=host.words)
 
 
 def _call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any, Protocol
 
-from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Host, HostError, Region, only
+from ckptspec.adapters import words
+from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Host, HostError, Region, only, Words
 
 OPTIONS = (
     "early_stop", "preserve_rng_state", "determinism_check", "context_fn", "debug", "respect_saved_tensors_hooks",
@@ -49,6 +50,7 @@ class TorchLike(Protocol):
     """A host whose gradients come from `.backward()` if `uses_backward`, which reentrant forms need."""
 
     uses_backward: bool
+    words: Words | None
 
 
 def adapter_of(
@@ -107,7 +109,16 @@ def _variant(
         sequential=sequential if Capability.SEQUENTIAL in capabilities else None,
         group=getattr(module, "GraphExecGroup", None),
         api=module,
+        words=words_of(module, host, {"FORM": ", ".join(f"{option}={value}" for option, value in form.items())}),
     )
+
+
+def words_of(module: ModuleType, host: TorchLike, names: Mapping[str, str], *files: str) -> Words | None:
+    """The words of a form: the host's, what is in further files, and how the module is called."""
+    if host.words is None:
+        return None
+    files = (*host.words.files, *files, *((words.TORCH_BACKWARD,) if host.uses_backward else ()))
+    return Words(files, {**host.words.names, "API": module.__name__, **names}, (module.__name__,))
 
 
 def in_words_of(module: ModuleType, operators: Mapping[str, Any], options: dict[str, Any]) -> dict[str, Any]:

@@ -19,8 +19,9 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     checkpoint_wrapper,
 )
 
+from ckptspec.adapters import words
 from ckptspec.adapters.hosts.torch_host import OPERATORS, TorchHost
-from ckptspec.adapters.torch_names import capabilities_of, in_words_of
+from ckptspec.adapters.torch_names import capabilities_of, in_words_of, words_of
 from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Region
 
 Wrap = Callable[..., torch.nn.Module]
@@ -64,6 +65,10 @@ def _variant(
     def call(region: Region, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]) -> Any:
         return wrapper(_Region(region), options)(*args, **kwargs)
 
+    names = {
+        "WRAP": "composable" if wrap is composable else "checkpoint_wrapper",
+        "FORM": "checkpoint_impl=CheckpointImpl.REENTRANT" if is_reentrant else "",
+    }
     capabilities = capabilities_of(below, is_reentrant=is_reentrant) - lacks | also
     return Checkpointer(
         call,
@@ -72,6 +77,7 @@ def _variant(
         wrapper=wrapper,
         wrap_parts=wrap_parts if Capability.WRAPPED_PARTS in capabilities else None,
         api=below,
+        words=words_of(below, host, names, words.TORCH_WRAPPER),
     )
 
 

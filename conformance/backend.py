@@ -21,10 +21,11 @@ import numpy as np
 Array = Any
 """An array of the host's library."""
 
-Pullback = Callable[[Sequence[Array | None], bool], Sequence[Array]]
+Pullback = Callable[..., Sequence[Array]]
 """`pullback(cotangents, retain)`: gradients of the primals, zeros where one has no influence.
 
 One cotangent per output, None for an output that is not differentiated. `retain` says that it will be called again.
+With `pullback(cotangents, retain, inputs)`, gradients of the primals at these positions (CHOSEN_INPUTS).
 """
 
 
@@ -100,6 +101,15 @@ class MissingFact(Exception):
     """A host lacks something that a program needs; the message names it."""
 
 
+class NotWritten(MissingFact):
+    """A part of an adapter that is still to be written: clauses that need it are not applicable, and the run fails."""
+
+    label = "not written yet"
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"{self.label}: {part}")
+
+
 class Ops:
     """A host's operations under their Array API names; an absent one raises MissingFact with its name."""
 
@@ -120,6 +130,19 @@ class Ops:
             raise MissingFact(f"{self._host} has no operation {name!r}") from None
 
 
+@dataclass(frozen=True)
+class Words:
+    """How a stand-alone program says what clauses say; conformance/reproducer/vocabulary.py describes the files.
+
+    files: paths of Python files, of which the text is read; a later one has the last word.
+    names: a name in them -> what stands in its place. imports: modules that these texts need.
+    """
+
+    files: tuple[str, ...]
+    names: Mapping[str, str] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+
+
 class Host(ABC):
     """An array library with its differentiation.
 
@@ -132,6 +155,8 @@ class Host(ABC):
     facts: frozenset[Fact] = frozenset()
     #: The module with torch's names (TORCH_NAMES); arrays are its tensors.
     torch: Any = None
+    #: For stand-alone reproducers: what a checkpointer's words begin with.
+    words: Words | None = None
     #: Modules to import before processes are forked (PROCESSES).
     imports: tuple[str, ...] = ()
     #: Array API names; random ones (`dropout(x, p)`, `uniform_like(x)`) draw from the global generator or take `key=`.
@@ -250,6 +275,7 @@ class Checkpointer:
         only with Capability.WRAPPED_PARTS.
     api: the module with torch.utils.checkpoint's names, where the host has torch's names.
     capabilities: what it offers beyond the core.
+    words: for stand-alone reproducers of what fails; None: none are written.
 
     Options, each present only if a clause asks for it; what cannot be translated is refused with an exception:
     `early_stop` (bool), `determinism_check` ("default" or "none"),
@@ -268,6 +294,7 @@ class Checkpointer:
     wrapper: Callable[[Any, dict[str, Any]], Any] | None = None
     wrap_parts: Callable[[Any, Callable[[Any], bool], dict[str, Any]], None] | None = None
     api: Any = None
+    words: Words | None = None
 
 
 class UnknownOption(TypeError):

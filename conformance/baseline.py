@@ -4,10 +4,10 @@ An entry names a clause, its cases, a verdict and the label or exception type, n
 a reason. A known failure that passes, fails another way, or names an unknown clause, fails the run.
 
     [[known]]
-    clause = "STOP-10"
+    clause = "STOP-10"              # or a list: the entry stands for one of each
     cases = "*"                     # glob on the case's parameters, after the variant; optional
-    variant = "non-reentrant"       # glob; optional
-    verdict = "WRONG"
+    variant = "non-reentrant"       # glob, or a list of them; optional
+    verdict = "WRONG"               # or REFUSED, NOT_OFFERED: what a selected profile demands is declined
     label = "gradient"              # of the assertion; or `exception = "TypeError"`, or `signal = "SIGABRT"`
     phase = "backward"              # optional
     reason = "…"
@@ -19,14 +19,19 @@ a reason. A known failure that passes, fails another way, or names an unknown cl
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import pathlib
 import tomllib
+from collections.abc import Container
 from dataclasses import dataclass, fields
 from typing import Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
-from ckptspec.conformance.verdict import BROKEN, Verdict
+from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
+
+#: Keys of which an entry may have a list.
+LISTS = ("clause", "variant")
 
 
 class BaselineError(Exception):
@@ -58,9 +63,15 @@ class Known:
             and fnmatch.fnmatchcase(record["parameters"], self.cases)
         )
 
-    def is_for(self, version: str) -> bool:
-        """Whether the entry speaks of this version of the implementation."""
-        return not self.when or SpecifierSet(self.when).contains(version, prereleases=True)
+    def applies(self, device: str, version: str) -> bool:
+        """Whether the entry speaks of this device and version of the implementation."""
+        is_for_version = not self.when or SpecifierSet(self.when).contains(version, prereleases=True)
+        return is_for_version and (not self.devices or device in self.devices)
+
+    @property
+    def is_unwritten(self) -> bool:
+        """Whether the reason is still to be written."""
+        return self.reason.strip().upper().startswith("TODO")
 
     def agrees(self, record: dict[str, Any]) -> bool:
         """Whether the case failed the way the entry says."""
@@ -75,33 +86,62 @@ class Known:
         )
 
 
-def read(path: pathlib.Path, clauses: set[str], device: str, version: str) -> list[Known]:
+def read(path: pathlib.Path, clauses: Container[str], device: str, version: str) -> list[Known]:
     """The entries that apply on this device and version. Raises BaselineError."""
+    known = []
+    for number, entry in enumerate(entries(read_text(path), path, clauses), 1):
+        if entry[0].is_unwritten:
+            raise BaselineError(f"{path}, entry {number}: the reason is still to be written")
+        known += [k for k in entry if k.applies(device, version)]
+    return known
+
+
+def read_text(path: pathlib.Path) -> str:
     try:
-        entries = tomllib.loads(path.read_text()).get("known", [])
-    except (OSError, tomllib.TOMLDecodeError) as error:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
         raise BaselineError(f"{path}: {error}") from error
-    known = [_entry(path, number, entry, clauses) for number, entry in enumerate(entries, 1)]
-    return [k for k in known if (not k.devices or device in k.devices) and k.is_for(version)]
 
 
-def _entry(path: pathlib.Path, number: int, entry: dict[str, Any], clauses: set[str]) -> Known:
-    where = f"{path}, entry {number}"
+def entries(text: str, path: pathlib.Path, clauses: Container[str]) -> list[list[Known]]:
+    """What each entry of a baseline stands for: one failure, or with lists several. Raises BaselineError."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BaselineError(f"{path}: {error}") from error
+    if unknown := set(found) - {"known"}:
+        raise BaselineError(f"{path}: no such key: {', '.join(sorted(unknown))}; an entry begins with [[known]]")
+    written = found.get("known", [])
+    if not isinstance(written, list) or not all(isinstance(entry, dict) for entry in written):
+        raise BaselineError(f"{path}: an entry begins with [[known]]")
+    return [_entry(f"{path}, entry {number}", entry, clauses) for number, entry in enumerate(written, 1)]
+
+
+def _entry(where: str, entry: dict[str, Any], clauses: Container[str]) -> list[Known]:
     if unknown := set(entry) - {f.name for f in fields(Known)}:
         raise BaselineError(f"{where}: no such key: {', '.join(sorted(unknown))}")
     if missing := {"clause", "verdict", "reason"} - {k for k, v in entry.items() if v}:
         raise BaselineError(f"{where}: {', '.join(sorted(missing))} is missing")
-    if entry["clause"] not in clauses:
-        raise BaselineError(f"{where}: there is no clause {entry['clause']}")
-    if entry["verdict"] not in {v.value for v in BROKEN}:
-        raise BaselineError(f"{where}: verdict {entry['verdict']!r} is none of {', '.join(sorted(BROKEN))}")
-    if entry["reason"].strip().upper().startswith("TODO"):
-        raise BaselineError(f"{where}: the reason is still to be written")
+    listed = {key: _listed(entry.get(key, "*")) for key in LISTS} | {"devices": entry.get("devices", [])}
+    for key, value in {**entry, **listed}.items():
+        texts = value if key in listed else [value]
+        if not isinstance(texts, list) or not all(isinstance(t, str) for t in texts) or (key in LISTS and not texts):
+            raise BaselineError(f"{where}: {key} = {entry[key]!r} is no text{' or list' if key in LISTS else ''}")
+    for id in listed["clause"]:
+        if id not in clauses:
+            raise BaselineError(f"{where}: there is no clause {id}")
+    if entry["verdict"] not in {v.value for v in BROKEN | DECLINED}:
+        raise BaselineError(f"{where}: verdict {entry['verdict']!r} is none of {', '.join(sorted(BROKEN | DECLINED))}")
     if not any(entry.get(key) for key in ("label", "exception", "signal")) and entry["verdict"] != Verdict.TIMEOUT:
         raise BaselineError(f"{where}: say how it fails: label, exception or signal")
     try:
         SpecifierSet(entry.get("when", ""))
     except InvalidSpecifier:
         raise BaselineError(f"{where}: when = {entry['when']!r} is no version range such as '<2.14'") from None
-    entry = entry | {"verdict": Verdict(entry["verdict"]), "devices": tuple(entry.get("devices", ()))}
-    return Known(**entry)
+    common = entry | {"verdict": Verdict(entry["verdict"]), "devices": tuple(listed["devices"])}
+    each = itertools.product(*(listed[key] for key in LISTS))
+    return [Known(**common | dict(zip(LISTS, chosen, strict=True))) for chosen in each]
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ckptspec.conformance.backend import Checkpointer, Host, MissingFact
+from ckptspec.conformance import control
+from ckptspec.conformance.backend import Checkpointer, Fact, Host, MissingFact, NotWritten
 from ckptspec.conformance.clause import FOLDER, Clause, by_name
 from ckptspec.conformance.explore import DEFAULT, Exploration
+from ckptspec.conformance.restoring import restored
 from ckptspec.conformance.under_test import UnderTest, collected
 from ckptspec.conformance.verdict import Observed, Verdict, conclude
 
@@ -33,6 +35,7 @@ class Record:
 
     phase, label, exception, signal: how it failed, in words that do not change from run to run.
     message: how it failed, in words for people. evidence: what each run of the case observed.
+    control: the label of what fails as well where the checkpoint is a plain call.
     seconds: of the case; library_seconds: the part of it in which programs ran.
     """
 
@@ -46,6 +49,7 @@ class Record:
     signal: str = ""
     message: str = ""
     evidence: list[dict[str, Any]] = field(default_factory=list)
+    control: str = ""
     seconds: float = 0.0
     library_seconds: float = 0.0
 
@@ -60,6 +64,14 @@ class Record:
     def from_json(data: dict[str, Any]) -> Record:
         fields = {k: v for k, v in data.items() if k != "case"}
         return Record(**fields | {"verdict": Verdict(data["verdict"])})
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says, which an implementation's own may not be able to."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"{type(error).__name__} whose text raises {type(another).__name__}"
 
 
 def _lasting(text: str) -> str:
@@ -95,30 +107,43 @@ def execute(
     start = time.perf_counter()
     error: BaseException | None = None
     detach_log_handlers()
-    with collected(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a library's warnings are no failures; a clause about them records its own
+    # A library's warnings are no failures; a clause about them records its own.
+    with collected(), warnings.catch_warnings(record=True):
+        warnings.simplefilter("ignore")
         try:
             for fact in sorted(clause.needs - host.facts, key=lambda f: f.name):
                 raise MissingFact(f"{host.name} does not have {fact.value}")
             host.restore()
-            call(under_test)
+            with restored():
+                call(under_test)
             under_test.finish()
         except BaseException as caught:  # also KeyboardInterrupt, pytest.exit, sys.exit: a case ends only itself
             error = caught
-    observed = under_test.classify(error)
+        observed, found = under_test.classify(error), ""
+        if observed in (Observed.BOUND, Observed.WRONG) and checkpointer.words is not None and Fact.PROCESSES not in clause.needs:
+            found = control.label(call, host, checkpointer)
     is_declared = checkpointer.capabilities.issuperset(clause.tests)
     record = Record(
-        clause.id, variant, parameters, conclude(observed, is_declared=is_declared), evidence=under_test.evidence
+        clause.id,
+        variant,
+        parameters,
+        conclude(observed, is_declared=is_declared),
+        evidence=under_test.evidence,
+        control=found,
     )
     if error is not None:
-        record.message = _lasting(str(error))
+        record.message = _lasting(_text(error))
         record.phase = under_test.phase_of(error) or ""
         if observed in (Observed.WRONG, Observed.BOUND):
-            record.label = getattr(error, "label", "") or (str(error).splitlines() or [""])[0]
+            label = getattr(error, "label", "")
+            first = (record.message.splitlines() or [""])[0]
+            record.label = _lasting(label) if isinstance(label, str) and label else first
+        elif isinstance(error, NotWritten):
+            record.label = error.label
         elif observed in (Observed.RAISED, Observed.OTHER):
-            record.exception = type(error).__name__
+            record.exception = type(error).__name__[:MESSAGE_LIMIT]
     record.seconds = time.perf_counter() - start
-    record.library_seconds = under_test.library_seconds
+    record.library_seconds = min(max(under_test.library_seconds, 0.0), record.seconds)
     return record, error
 
 

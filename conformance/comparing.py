@@ -60,7 +60,7 @@ def difference(expected: Any, observed: Any, where: str = "", tolerance: float =
         return next(
             (d for k in keys if (d := difference(expected[k], observed[k], f"{where}[{k!r}]", tolerance))), None
         )
-    return None if expected == observed else f"{where}: {expected!r} plain, {observed!r} checkpointed"
+    return None if expected == observed else f"{where}: {expected!r:.200} plain, {observed!r:.200} checkpointed"
 
 
 def _excerpt(array: np.ndarray[Any, Any]) -> str:

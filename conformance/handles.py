@@ -37,6 +37,9 @@ class Plain:
     def group(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()
 
+    def early_stop(self, value: bool) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
     def wrapped(self, module: Any) -> Any:
         return module
 
@@ -77,6 +80,10 @@ class Checkpoint:
     def group(self) -> contextlib.AbstractContextManager[Any]:
         """A context within which several backward calls share their replays; it may be entered again."""
         return _Noted(self._guarded(self._checkpointer.group or _no_group), self._guarded)
+
+    def early_stop(self, value: bool) -> contextlib.AbstractContextManager[Any]:
+        """A context that overrides early stop for the calls inside."""
+        return _Noted(self._guarded(self._checkpointer.api.set_checkpoint_early_stop, value), self._guarded)
 
     def wrapped(self, module: Any) -> Any:
         """A module that is checkpointed whenever it is called; what leaves it is to be called through `noted`."""
@@ -152,20 +159,23 @@ def _no_group() -> Any:
 class Pull:
     """Backward: `pull()` gives the gradients of the primals, for a cotangent of ones.
 
-    `outputs` chooses outputs by position, in the order in which the program's result holds them; `retain` says that
-    there will be another call.
+    `outputs` chooses outputs by position, in the order in which the program's result holds them; `inputs` chooses
+    primals; `retain` says that there will be another call.
     """
 
     def __init__(self, host: Host, outputs: Sequence[Array], pullback: Pullback, guarded: Callable[..., Any]) -> None:
         self._host, self._outputs, self._pullback, self._guarded = host, outputs, pullback, guarded
 
-    def __call__(self, *, outputs: Iterable[int] | None = None, retain: bool = False) -> tuple[Array, ...]:
+    def __call__(
+        self, *, outputs: Iterable[int] | None = None, inputs: Iterable[int] | None = None, retain: bool = False
+    ) -> tuple[Array, ...]:
         chosen = range(len(self._outputs)) if outputs is None else set(outputs)
         ones = [
             self._host.ones_like(y) if i in chosen and _is_floating(self._host, y) else None
             for i, y in enumerate(self._outputs)
         ]
-        gradients = tuple(self._guarded(self._pullback, ones, retain))
+        wanted = () if inputs is None else (tuple(inputs),)
+        gradients = tuple(self._guarded(self._pullback, ones, retain, *wanted))
         self._host.settle()
         return gradients
 

@@ -34,6 +34,12 @@ LATE = 1.0
 ALONE = 120.0
 """Seconds that a case which is run alone may take besides its own limit: for the preflight and the library's import."""
 
+GRACE = 5.0
+"""Seconds until a worker is killed that has not ended itself when its case took too long."""
+
+STILLBORN = 3
+"""Workers that end one after the other before their first case, until a run gives up."""
+
 SUSPECTS = 12
 """How many earlier cases are tried before a late abort is left unexplained."""
 
@@ -48,6 +54,7 @@ class Book:
         self.selected: dict[str, None] = {}
         self.dead: list[tuple[str, str]] = []
         self.ended: dict[str, str] = {}
+        self.stillborn = 0
         self._started: dict[str, float] = {}
         self._ran: dict[str, list[str]] = collections.defaultdict(list)
 
@@ -60,6 +67,7 @@ class Book:
     def down(self, worker: Any) -> None:
         """Enter that a worker's process ended before its time; `died` follows if a case was running."""
         self.ended[worker.gateway.id] = ending(worker)
+        self.stillborn = 0 if self._ran[worker.gateway.id] else self.stillborn + 1
 
     def died(self, nodeid: str, worker: Any) -> Record | None:
         """Enter a case during which its worker died."""
@@ -73,8 +81,19 @@ class Book:
                 self.dead.append((worker.gateway.id, nodeid))
         return record
 
-    def trace(self, config: pytest.Config) -> None:
-        """Find the guilty of every crash: run the accused alone, then those who ran before it on its worker."""
+    def is_overdue(self, worker: str) -> bool:
+        """Whether a worker's case lasts longer than the worker itself should have allowed, library's import included."""
+        line = self._ran[worker]
+        if not line or self.limit <= 0 or line[-1] in self.records:
+            return False
+        return time.monotonic() - self._started[line[-1]] > 2 * self.limit + GRACE
+
+    def trace(self, config: pytest.Config) -> list[str]:
+        """Find the guilty of every crash: run the accused alone, then those who ran before it on its worker.
+
+        Returns the cases that are found guilty of a death which came after them.
+        """
+        blamed = []
         for worker, accused in self.dead:
             alone = _alone(config, accused)
             if alone is None:
@@ -85,9 +104,12 @@ class Book:
             if guilty is not None:
                 self._blame(guilty, self.records[accused].signal)
                 self.records[accused] = alone
+                blamed.append(guilty)
         for worker, signal_name in self.ended.items():
             if line := self._ran[worker]:
-                self._blame(self._guilty(config, line) or line[-1], signal_name)
+                blamed.append(self._guilty(config, line) or line[-1])
+                self._blame(blamed[-1], signal_name)
+        return blamed
 
     def _guilty(self, config: pytest.Config, suspects: list[str]) -> str | None:
         """The latest of the suspects that dies when it is run alone."""
@@ -110,9 +132,15 @@ class Book:
         return [*self.records.values(), *missing]
 
 
+def process_of(worker: Any) -> subprocess.Popen[bytes] | None:
+    """A worker's process, if execnet tells it."""
+    process: subprocess.Popen[bytes] | None = getattr(getattr(worker.gateway, "_io", None), "popen", None)
+    return process
+
+
 def ending(worker: Any) -> str:
-    """How a dead worker's process ended: the name of its signal, or its exit code if execnet tells it."""
-    process = getattr(getattr(worker.gateway, "_io", None), "popen", None)
+    """How a dead worker's process ended: the name of its signal, or its exit code if it is known."""
+    process = process_of(worker)
     try:
         code = process.wait(5) if process is not None else None
     except subprocess.TimeoutExpired:
@@ -147,21 +175,25 @@ def _alone(config: pytest.Config, nodeid: str) -> Record | None:
             f"--adapter={config.option.adapter}",
             f"--device={config.option.device}",
             f"--case-timeout={config.option.case_timeout}",
+            *(f"--junitxml={folder}/alone.xml", f"--summary={folder}/alone.md"),  # and not where the run's own go
         ]
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 [sys.executable, "-m", "pytest", *arguments],
                 cwd=config.invocation_params.dir,
                 env=os.environ | {LINGER: "1"},
-                capture_output=True,
+                stdout=subprocess.DEVNULL,  # no pipe: a process that the case leaves behind would keep it open
+                stderr=subprocess.DEVNULL,
                 check=False,
                 timeout=config.option.case_timeout + ALONE if config.option.case_timeout else None,
             )
-        reports = list(pathlib.Path(folder).glob("*/*/*.json"))
+        reports = [path for path in pathlib.Path(folder).glob("*/*/*.json") if path.name != "running.json"]
         if not reports:
             return None
         cases = [case for clause in json.loads(reports[0].read_text())["clauses"] for case in clause["cases"]]
-    return Record.from_json({k: v for k, v in cases[0].items() if k not in ("expectation", "reason", "link")})
+    return Record.from_json(
+        {k: v for k, v in cases[0].items() if k not in ("expectation", "reason", "link", "reproducer")}
+    )
 
 
 def threads() -> int:

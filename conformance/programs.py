@@ -1,242 +1,370 @@
 """Programs nobody wrote by hand: small differentiable computations with regions anywhere in them.
 
-A program is plain data, so that hypothesis can shrink it and a person can read it: a block of steps over numbered
-values. `programs` draws one, `Block.call` executes it through any host's operations, `Block.text` writes it down.
+A program is Python text, and this very text is executed. It is written from a table of bytes, a row a statement: what
+the statement is, and what it takes. A row of zeros is no statement, and a smaller number is a simpler choice: so that
+hypothesis, which makes numbers smaller, makes programs smaller.
 
-Values are matrices of one size, vectors of their elements, or numbers; every operation says in `SIGNATURES` what it
-takes and gives. A body refers to values outside it by their numbers: these are its captures.
+Read `Writer.write` first: it goes through the rows. `vocabulary` has the operations, `grammar` what else there is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
 
 from hypothesis import strategies as st
 
-SIDE = 3
-"""Matrices are SIDE × SIDE, vectors have SIDE² elements."""
+from ckptspec.conformance.backend import Capability
+from ckptspec.conformance.grammar import FORMS, WAYS, Grammar
+from ckptspec.conformance.vocabulary import Kind, Operation
 
-MATRIX, VECTOR, NUMBER = "matrix", "vector", "number"
+NAMES = "abc"
+"""Of the primals."""
 
-#: Operation -> the kinds it takes and the kind it gives. None: any kind, the same for input and result.
-SIGNATURES: dict[str, tuple[tuple[str | None, ...], str | None]] = {
-    "sin": ((None,), None),  # saves its input
-    "cos": ((None,), None),
-    "square": ((None,), None),
-    "exp": ((None,), None),  # saves its result
-    "tanh": ((None,), None),
-    "sigmoid": ((None,), None),
-    "negative": ((None,), None),  # saves nothing
-    "add": ((None, None), None),
-    "multiply": ((None, None), None),  # saves both inputs
-    "matmul": ((MATRIX, MATRIX), MATRIX),
-    "sum": ((MATRIX,), NUMBER),
-    "scale": ((MATRIX, NUMBER), MATRIX),
-    "flatten": ((MATRIX,), VECTOR),  # views, where the host has them
-    "unflatten": ((VECTOR,), MATRIX),
-    "transpose": ((MATRIX,), MATRIX),
-    "dropout": ((None,), None),
-    "uniform": ((None,), None),
-    "add_": ((None, None), None),
-    "multiply_": ((None, None), None),
-}
-#: The host's operations behind those that have another name here.
-OPERATIONS_OF: dict[str, tuple[str, ...]] = {
-    "scale": ("multiply",),
-    "flatten": ("reshape",),
-    "unflatten": ("reshape",),
-    "transpose": ("permute_dims",),
-    "uniform": ("multiply", "uniform_like"),
-}
-PURE = tuple(name for name in SIGNATURES if name not in ("dropout", "uniform", "add_", "multiply_"))
-RANDOM = ("dropout", "uniform")
-IN_PLACE = ("add_", "multiply_")
+
+class Row(NamedTuple):
+    """A row of the table: what the statement is, and the choices that it may need, each a byte."""
+
+    what: int
+    x: int
+    y: int
+    z: int
+    count: int
+    form: int
+    call: int
+    option: int
+    policy: int
+    decision: int
+
+
+ROWS, WIDTH = 17, len(Row._fields)
+ZEROS = Row(*bytes(WIDTH))
 
 
 @dataclass(frozen=True)
-class Step:
-    """One operation on values by their numbers; its result is the next value."""
+class Program:
+    """A program.
 
-    operation: str
-    inputs: tuple[int, ...]
-
-    def call(self, ops: Any, values: list[Any]) -> Any:
-        x, *others = (values[i] for i in self.inputs)
-        match self.operation:
-            case "flatten":
-                return ops.reshape(x, (SIDE * SIDE,))
-            case "unflatten":
-                return ops.reshape(x, (SIDE, SIDE))
-            case "transpose":
-                return ops.permute_dims(x, (1, 0))
-            case "scale":
-                return ops.multiply(x, others[0])
-            case "dropout":
-                return ops.dropout(x, 0.5)
-            case "uniform":
-                return ops.multiply(x, ops.uniform_like(x))
-        return getattr(ops, self.operation)(x, *others)
-
-    def text(self, number: int, indent: str) -> Iterator[str]:
-        yield f"{indent}v{number} = {self.operation}({', '.join(f'v{i}' for i in self.inputs)})"
-
-
-@dataclass(frozen=True)
-class Region:
-    """A checkpointed body. Its inputs are arguments, by position or by keyword; its results are the next values."""
-
-    inputs: tuple[int, ...]
-    body: Block
-    options: tuple[tuple[str, Any], ...] = ()
-    by_keyword: bool = False
-
-    def call(self, ops: Any, values: list[Any], checkpoint: Any, probe: Callable[[Any], Any]) -> tuple[Any, ...]:
-        outside = list(values)
-
-        def region(*given: Any, **named: Any) -> tuple[Any, ...]:
-            inside = [*outside, *(probe(x) for x in (*given, *named.values()))]
-            return self.body.call(ops, inside, checkpoint, probe)
-
-        configured = checkpoint.using(**dict(self.options)) if self.options else checkpoint
-        given = [values[i] for i in self.inputs]
-        if self.by_keyword:
-            return tuple(configured(region, given[0], **{f"k{i}": x for i, x in enumerate(given[1:])}))
-        return tuple(configured(region, *given))
-
-    def text(self, number: int, indent: str) -> Iterator[str]:
-        arguments = [f"v{number + i}" for i in range(len(self.inputs))]
-        yield f"{indent}def region({', '.join(arguments)}):"
-        yield from self.body.text(number + len(self.inputs), indent + "    ")
-        given = [f"v{i}" for i in self.inputs]
-        if self.by_keyword:
-            given = [given[0], *(f"k{i}={v}" for i, v in enumerate(given[1:]))]
-        options = [f"{name}={value!r}" for name, value in self.options]
-        results = "".join(f"v{number + i}, " for i in range(len(self.body.results)))
-        yield f"{indent}{results.strip()} = checkpoint(region, {', '.join(given + options)})"
-
-
-@dataclass(frozen=True)
-class Block:
-    """Steps one after the other, and which values come out."""
-
-    steps: tuple[Step | Region, ...]
-    results: tuple[int, ...]
-
-    def call(self, ops: Any, values: list[Any], checkpoint: Any, probe: Callable[[Any], Any]) -> tuple[Any, ...]:
-        """The results, for the values known so far."""
-        for step in self.steps:
-            if isinstance(step, Step):
-                values.append(step.call(ops, values))
-            else:
-                values.extend(step.call(ops, values, checkpoint, probe))
-        return tuple(values[i] for i in self.results)
-
-    def text(self, number: int, indent: str = "") -> Iterator[str]:
-        """The block as lines of Python; `number` values are known so far."""
-        for step in self.steps:
-            yield from step.text(number, indent)
-            number += 1 if isinstance(step, Step) else len(step.body.results)
-        yield f"{indent}return {', '.join(f'v{i}' for i in self.results)}"
-
-    def executions(self, depth: int = 1) -> int:
-        """How often one backward may execute a probe on each region's inputs: a region at depth d, d times."""
-        return sum(len(s.inputs) * depth + s.body.executions(depth + 1) for s in self.steps if isinstance(s, Region))
-
-
-ABSENT = object()
-"""Drawn for an option that a region is not given."""
-
-
-@dataclass(frozen=True)
-class Grammar:
-    """What programs are drawn from.
-
-    operations: names of SIGNATURES. options: for each option, the values that a region may have (never mixed with the
-    default: absent). keywords: whether regions may be given keywords. depth: of nested regions, at most.
+    text: defines `program(checkpoint, …)` and `backward(checkpoint, pull, …)`, in terms of `ops` and `probe`.
+    primals: the kinds of what they are given. executions: how often one backward may execute the probe.
     """
 
-    operations: tuple[str, ...]
-    options: tuple[tuple[str, tuple[Any, ...]], ...] = ()
-    keywords: bool = False
-    depth: int = 3
-    steps: int = 5
+    text: str
+    primals: tuple[Kind, ...]
+    executions: int
 
 
-PRIMALS = (MATRIX, MATRIX, NUMBER)
-"""The kinds of a program's primals."""
+def programs(grammar: Grammar) -> st.SearchStrategy[Program]:
+    """Programs of this grammar; each contains a region."""
+    size = ROWS * WIDTH
+    return st.binary(min_size=size, max_size=size).map(lambda table: Writer(grammar, table).write())
 
 
-@st.composite
-def programs(draw: st.DrawFn, grammar: Grammar) -> Block:
-    """A program over PRIMALS that contains a region, at the end of which something is saved."""
-    return draw(_blocks(grammar, PRIMALS, grammar.depth, outermost=True))
+@dataclass(frozen=True, eq=False)
+class Value:
+    """An array, by its name. sources: the primals that it gives gradients to. memory: the number of its own, or 0."""
+
+    name: str
+    kind: Kind
+    sources: frozenset[str]
+    memory: int = 0
 
 
-@st.composite
-def _blocks(
-    draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: int, *, inputs: int = 0, outermost: bool = False
-) -> Block:
-    known, steps = list(kinds), list[Step | Region]()
-    count = draw(st.integers(1, grammar.steps))
-    # An outermost block has a region at a drawn place; inside, one is as likely as any operation.
-    place = draw(st.integers(0, count - 1)) if outermost else -1
-    for i in range(count):
-        if i == place or (depth > 0 and not outermost and draw(st.integers(0, 4)) == 4):
-            region, given = draw(_regions(grammar, tuple(known), depth - 1))
-            steps.append(region)
-            known.extend(given)
+@dataclass
+class Function:
+    """The program or a region, while it is written.
+
+    values: known in it, in the order in which they came; numbers: names of Python numbers. depth: of regions. times:
+    how often it runs. own: memory made here that no region has seen, so that it may be changed in place. lasting: how
+    many values may be captured: a name that a loop gives another value may not, as a replay would find the last one.
+    """
+
+    values: list[Value]
+    depth: int = 0
+    times: int = 1
+    is_recording: bool = True
+    is_autocast: bool = False
+    numbers: list[str] = field(default_factory=list)
+    own: set[int] = field(default_factory=set)
+    lasting: int | None = None
+
+
+class Writer:
+    """Writes one program."""
+
+    def __init__(self, grammar: Grammar, table: bytes) -> None:
+        self.grammar = grammar
+        self.head, *self.rows = (Row(*table[i : i + WIDTH]) for i in range(0, len(table), WIDTH))
+        self.primals = _one_of(grammar.primals, self.head.x)
+        self.way = _one_of(grammar.ways, self.head.what)
+        self.lines: list[str] = []
+        self.ends: list[Callable[[Row], None]] = []  # of the blocks that are open
+        self.names, self.memories = itertools.count(1), itertools.count(1)
+        self.executions = 0
+        self.used = set(NAMES)
+        named = zip(NAMES, self.primals, strict=False)
+        self.here = Function([Value(n, k, frozenset(n if k.is_floating else ())) for n, k in named])
+
+    def write(self) -> Program:
+        statements = self.statements()
+        for row in self.rows:
+            if row.what:
+                _one_of(statements, row.what - 1)(row)
+        if not self.executions:
+            self.region(ZEROS)
+        while self.ends:
+            self.end(self.head)
+        self.results()
+        given = ", ".join(NAMES[: len(self.primals)])
+        text = [
+            *["broken = []"] * (self.way == "after a failure"),
+            f"def program(checkpoint, {given}):",
+            *self.lines,
+            f"def backward(checkpoint, pull, {given}):",
+            *(f"    {line}" for line in WAYS[self.way].lines),
+        ]
+        return Program("\n".join(text), self.primals, self.executions)
+
+    def statements(self) -> list[Callable[[Row], None]]:
+        """What a row may become, the simplest first, and the more often the more it is wanted."""
+        operations = self.grammar.operations
+        return [
+            *(lambda row, operation=o: self.operation(operation, row) for o in operations),
+            *[self.region] * (len(operations) // 3),
+            *[self.end] * (len(operations) // 6),
+            self.loop,
+            self.branch,
+            *(lambda row, block=b: self.context(block) for b in self.grammar.blocks),
+        ]
+
+    def results(self) -> None:
+        """The program's end: something of the first primal, something of any, and mostly all that is not used yet."""
+        first = self.recent(0, lambda v: "a" in v.sources)
+        second = self.recent(0, lambda v: bool(v.sources) and v is not first)
+        others = [v for v in self.here.values if v.name not in self.used] * (self.head.count % 4 > 0)
+        names = dict.fromkeys(v.name for v in (first, second, *others) if v)
+        self.line(f"return {', '.join(names)},")
+
+    # -- operations
+
+    def operation(self, operation: Operation, row: Row) -> None:
+        """An operation, unless there is nothing that it could take."""
+        rule, here = operation.rule, self.here
+        if operation.operands == 1:
+            x = self.recent(row.x, lambda v: rule(v.kind) is not None)
+            taken = [x] if x else []
         else:
-            step, kind = draw(_steps(grammar, tuple(known), len(kinds) - inputs))
-            steps.append(step)
-            known.append(kind)
-    # The last value comes out, so that what was drawn has an influence; another one may.
-    last = len(known) - 1
-    others = [draw(st.integers(len(kinds), last - 1))] if last > len(kinds) and draw(st.booleans()) else []
-    return Block(tuple(steps), (last, *others))
+            kinds = {v.kind for v in here.values}
+            usable = here.own if operation.is_change else {v.memory for v in here.values}
+            x = self.recent(row.x, lambda v: v.memory in usable and any(rule(v.kind, k) for k in kinds))
+            y = x and self.recent(row.y, lambda v: rule(x.kind, v.kind) is not None)
+            taken = [x, y] if x and y else []
+        if not taken:
+            return
+        kind = rule(*(v.kind for v in taken))
+        self.used.update(v.name for v in taken)
+        text = operation.text.format(x=taken[0].name, y=taken[-1].name, shape=kind.shape)
+        if operation.is_change:
+            self.line(text)
+            return
+        if here.is_autocast and "matmul" in text and kind.dtype == "float32":
+            text = f'ops.astype({text}, "float32")'
+        sources = frozenset[str]().union(*(v.sources for v in taken if not operation.is_cut))
+        self.value(text, kind, sources, taken[0].memory if operation.is_view else None)
 
+    # -- blocks: each is opened by a statement, and ended by another or by the program's end
 
-@st.composite
-def _regions(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], depth: int) -> tuple[Region, list[str]]:
-    inputs = tuple(draw(st.lists(st.integers(0, len(kinds) - 1), min_size=1, max_size=3)))
-    inside = (*kinds, *(kinds[i] for i in inputs))
-    body = draw(_blocks(grammar, inside, depth, inputs=len(inputs)))
-    drawn = [(name, draw(st.sampled_from((ABSENT, *values)))) for name, values in grammar.options]
-    options = tuple((name, value) for name, value in drawn if value is not ABSENT)
-    by_keyword = grammar.keywords and len(inputs) > 1 and draw(st.booleans())
-    return Region(inputs, body, options, by_keyword), [_kinds(body, inside)[i] for i in body.results]
+    def open(self, opening: str, end: Callable[[Row], None]) -> None:
+        self.line(opening)
+        self.ends.append(end)
 
+    def end(self, row: Row) -> None:
+        """The end of the block that was opened last."""
+        if self.ends:
+            self.ends[-1](row)
 
-def _kinds(block: Block, kinds: tuple[str, ...]) -> list[str]:
-    """The kinds of all values that a block knows at its end."""
-    known = list(kinds)
-    for step in block.steps:
-        if isinstance(step, Step):
-            gives = SIGNATURES[step.operation][1]
-            known.append(known[step.inputs[0]] if gives is None else gives)
+    def loop(self, row: Row) -> None:
+        number = self.new("i")
+        self.rebinding(row, f"for {number} in range(2):", 2, number)
+
+    def branch(self, row: Row) -> None:
+        if self.here.numbers:
+            self.rebinding(row, f"if {_one_of(self.here.numbers, row.y)} % 2:", 1)
+
+    def rebinding(self, row: Row, opening: str, times: int, *numbers: str) -> None:
+        """A block that at its end gives a value's name another value; what is made in it is known in it only."""
+        here, start = self.here, self.recent(row.x, lambda v: v.kind.is_floating)
+        if start is None or not here.is_recording:
+            return
+        changing = Value(self.new("v"), start.kind, start.sources)
+        lasting, values, known = here.lasting, len(here.values), len(here.numbers)
+
+        def end(row: Row) -> None:
+            inside = here.values[values + 1 :]
+            last = _recent([v for v in inside if (v.kind, v.sources) == (start.kind, start.sources)], row.x)
+            self.line(f"{changing.name} = {last.name if last else f'ops.sin({changing.name})'}")
+            self.used.update(v.name for v in inside)
+            self.ends.pop()
+            del here.values[values + 1 :], here.numbers[known:]
+            here.lasting, here.times = lasting, here.times // times
+            here.own.clear()
+
+        self.line(f"{changing.name} = {start.name}")
+        self.open(opening, end)
+        here.values.append(changing)
+        here.numbers += numbers
+        here.lasting, here.times = values if lasting is None else lasting, here.times * times
+        here.own.clear()
+
+    def context(self, block: str) -> None:
+        """Statements without gradients, or under autocast."""
+        here, opening = self.here, f"with ops.{block}({'a' * (block == 'autocast')}):"
+        before = here.is_recording, here.is_autocast
+
+        def end(row: Row) -> None:
+            if self.lines[-1].endswith(opening):
+                self.line("pass")
+            self.ends.pop()
+            here.is_recording, here.is_autocast = before
+
+        self.open(opening, end)
+        here.is_recording &= block != "no_grad"
+        here.is_autocast |= block == "autocast"
+
+    def region(self, row: Row) -> None:
+        """The beginning of a region. It knows the values around it, and what it is given by other names."""
+        outer, offered = self.here, self.grammar.offered
+        if outer.depth == self.grammar.depth:
+            return
+        if not outer.is_recording and Capability.FORWARD_GRAPH not in offered:
+            return
+        captured = outer.values[: outer.lasting]
+        if Capability.FREE_CAPTURES not in offered:
+            captured = [v for v in captured if v.name in NAMES]
+        inner = Function(captured, outer.depth + 1, outer.times, outer.is_recording, outer.is_autocast)
+        known, name, options = len(captured), self.new("region"), self.options(row)
+        parameters, passed, unpacking = self.arguments(row, inner)
+        setting = _one_of(self.grammar.settings or ("",), row.decision)
+        if row.call % 3 == 1 and Capability.DECORATOR in offered:
+            self.line(f"@checkpoint.decorator({options})")
+            call = f"{name}({', '.join(passed)})"
         else:
-            inside = _kinds(step.body, (*known, *(known[i] for i in step.inputs)))
-            known.extend(inside[i] for i in step.body.results)
-    return known
+            how = f"checkpoint.using({options})" if options else "checkpoint"
+            call = f"{how}({', '.join([name, *passed])})"
+        self.open(
+            f"def {name}({', '.join(parameters)}):",
+            lambda row: self.end_of_region(row, outer, known, call, setting),
+        )
+        outer.own.clear()
+        self.here = inner
+        self.executions += inner.depth * inner.times
+        for line in unpacking:
+            self.line(line)
+        if self.way == "after a failure" and row.decision % 2 == 0:
+            self.line("if broken: raise KeyError(broken[0])")
+        x = self.recent(0, lambda v: bool(v.sources))
+        self.value(f"probe({x.name})", x.kind, x.sources)
+
+    def arguments(self, row: Row, inner: Function) -> tuple[list[str], list[str], list[str]]:
+        """A region's parameters, what is passed for them, and how the region takes arrays out of containers."""
+        outer, offered = self.here, self.grammar.offered
+        chosen = [self.recent(byte) for byte in row[1 : 1 + (1, 2, 3, 0)[row.count % 4]]]
+        if Capability.CAPTURED_ONLY not in offered:
+            chosen[:1] = [self.recent(row.x, lambda v: bool(v.sources))]
+        forms = [form for form in (*FORMS[:1] * 3, *FORMS) if form.needs <= offered]
+        digits = [row.form // len(forms) ** i for i in range(3)]
+        given = [(v, self.new("v"), _one_of(forms, digit)) for v, digit in zip(chosen, digits, strict=False)]
+        given.sort(key=lambda argument: "=" in argument[2].passed)  # keywords come last
+        inner.values += [Value(name, v.kind, v.sources, next(self.memories)) for v, name, _ in given]
+        parameters = [name for _, name, _ in given]
+        passed = [form.passed.format(inside=name, outside=value.name) for value, name, form in given]
+        self.used.update(value.name for value, _, _ in given)
+        if row.call % 3 == 2:
+            inner.numbers.append(self.new("n"))
+            parameters.insert(0, inner.numbers[0])
+            passed.insert(0, _one_of(("2", "1", *outer.numbers), row.call // 3))
+        return parameters, passed, [form.taken.format(inside=name) for _, name, form in given if form.taken]
+
+    def options(self, row: Row) -> str:
+        """A region's options, as keywords."""
+        texts, rest = [], row.option
+        for name, values in self.grammar.options:
+            rest, chosen = divmod(rest, len(values) + 1)
+            texts += [f"{name}={values[chosen - 1]}"] * (chosen > 0)
+        bits = row.policy + 256 * row.decision
+        saved = [name for i, name in enumerate(self.grammar.saved) if bits >> i & 1]
+        if saved and not self.grammar.is_deciding:
+            texts.append(f"save={saved}")
+        elif saved and row.decision % 4 < 2:
+            texts.append(f"policy=lambda name: name in {saved}")
+        elif saved:
+            calls = self.new("calls")
+            self.line(f"{calls} = iter(range(1000000))")
+            texts.append(f"policy=lambda name: next({calls}) % {2 + row.policy % 3} == 0")
+        return ", ".join(texts)
+
+    def end_of_region(self, row: Row, outer: Function, known: int, call: str, setting: str) -> None:
+        """A region's results, and its call."""
+        inner, offered = self.here, self.grammar.offered
+        if len(inner.own) == 1:  # nothing but the probe
+            x = inner.values[-1]
+            self.value(f"ops.sin({x.name})", x.kind, x.sources)
+        usable = inner.values[known:]
+        if Capability.FORWARD_GRAPH not in offered:
+            others = {0, *(v.memory for v in inner.values[:known])}
+            usable = [v for v in usable if v.sources and v.memory not in others]
+        first = _recent([v for v in usable if v.sources] or usable, 0)
+        unused = [v for v in usable if v.name not in self.used and v is not first] or usable
+        others = [_recent(unused, byte) for byte in row[1 : 1 + row.count % 4]]
+        results = list(dict.fromkeys([first, *others]))
+        names = [v.name for v in results]
+        form = row.form % 3 if Capability.STRUCTURED_RESULTS in offered else 0
+        returned = (
+            ", ".join(names),
+            f"[{', '.join(names)}]",
+            f"{{{', '.join(f'{chr(97 + i)!r}: {name}' for i, name in enumerate(names))}}}",
+        )[form]
+        self.line(f"return {returned}")
+        self.ends.pop()
+        self.here = outer
+        if setting:
+            self.line(f"with checkpoint.early_stop({setting}):")
+        given = [Value(self.new("v"), v.kind, v.sources, next(self.memories)) for v in results]
+        targets = ", ".join(v.name for v in given)
+        taken = (f"{targets} = {call}", f"[{targets}] = {call}", f"[{targets}] = {call}.values()")[form]
+        self.line("    " * bool(setting) + taken)
+        outer.values += given
+
+    # -- names and lines
+
+    def value(self, text: str, kind: Kind, sources: frozenset[str], memory: int | None = None) -> None:
+        """A new value; its memory is its own unless it is that of another."""
+        here = self.here
+        if memory is None:
+            memory = next(self.memories)
+            here.own.add(memory)
+        here.values.append(Value(self.new("v"), kind, sources if here.is_recording else frozenset(), memory))
+        self.line(f"{here.values[-1].name} = {text}")
+
+    def recent(self, byte: int, fits: Callable[[Value], object] = bool) -> Value | None:
+        """A value that fits; the last one for 0, and later ones are likelier."""
+        return _recent([v for v in self.here.values if fits(v)], byte)
+
+    def new(self, prefix: str) -> str:
+        return f"{prefix}{next(self.names)}"
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * (1 + len(self.ends)) + text)
 
 
-@st.composite
-def _steps(draw: st.DrawFn, grammar: Grammar, kinds: tuple[str, ...], own: int) -> tuple[Step, str]:
-    """One operation. From `own` on, values are the block's own: only these are changed in place."""
-    fitting = [name for name in grammar.operations if _fits(name, kinds, own)]
-    operation = draw(st.sampled_from(fitting))
-    takes, gives = SIGNATURES[operation]
-    start = own if operation in IN_PLACE else 0
-    first = draw(st.sampled_from([i for i, kind in enumerate(kinds) if i >= start and takes[0] in (None, kind)]))
-    inputs = [first]
-    for wanted in takes[1:]:
-        kind = wanted or kinds[first]
-        inputs.append(draw(st.sampled_from([i for i, k in enumerate(kinds) if k == kind])))
-    return Step(operation, tuple(inputs)), gives or kinds[first]
+T = TypeVar("T")
 
 
-def _fits(operation: str, kinds: tuple[str, ...], own: int) -> bool:
-    if operation in IN_PLACE and own == len(kinds):
-        return False
-    return all(kind is None or kind in kinds for kind in SIGNATURES[operation][0])
+def _one_of(choices: Sequence[T], byte: int) -> T:
+    return choices[byte % len(choices)]
+
+
+def _recent(values: Sequence[Value], byte: int) -> Value | None:
+    return values[-1 - (byte * byte * len(values) >> 16)] if values else None

@@ -6,15 +6,13 @@ reports; a test fails when either is stale.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Iterator
 
-from ckptspec.conformance import manifest
+from ckptspec.conformance import manifest, witnessed
 from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.clause import CHAPTERS, FOLDER, SPEC_REVISION, Clause, Profile, registry
 from ckptspec.conformance.left_out import LEFT_OUT
@@ -54,10 +52,10 @@ PROFILES = {
 def render() -> str:
     """The text of SPEC.md."""
     clauses = list(registry().values())
-    witnessed = witnesses()
+    witnesses = witnessed.names()
     lines = [HEAD, *_profiles(clauses)]
     for chapter in CHAPTERS:
-        lines += _chapter(chapter, [c for c in clauses if c.chapter == chapter.upper()], witnessed)
+        lines += _chapter(chapter, [c for c in clauses if c.chapter == chapter.upper()], witnesses)
     lines += ["## Capabilities", "", *(f"- `{c.name}`: {c.value}" for c in Capability)]
     lines += ["", "## Host facts", "", *(f"- `{f.name}`: {f.value}" for f in Fact)]
     lines += ["", "## Left out", "", *(f"- {id}: {reason}" for id, reason in LEFT_OUT.items())]
@@ -66,7 +64,8 @@ def render() -> str:
 
 def _profiles(clauses: list[Clause]) -> Iterator[str]:
     yield "**Profiles.** An implementation *keeps* a profile if each of its MUST clauses passes or says nothing"
-    yield "about its host, and at least one passes; nothing inside a profile may be refused.\n"
+    yield "about its host, and at least one passes; nothing inside a profile may be refused. One exception: what is"
+    yield "said of the reentrant form may be declined by another form, if one that is offered beside it passes.\n"
     for profile in Profile:
         ids = [c.id for c in clauses if c.profile is profile]
         if ids:
@@ -74,19 +73,7 @@ def _profiles(clauses: list[Clause]) -> Iterator[str]:
     yield ""
 
 
-def witnesses() -> dict[str, list[str]]:
-    """Clause id -> the witnesses that break it, read from their source: to import them takes the library they patch."""
-    found: dict[str, list[str]] = defaultdict(list)
-    for path in sorted((FOLDER.parent / "witnesses").glob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            for call in getattr(node, "decorator_list", ()):
-                if isinstance(node, ast.FunctionDef) and getattr(getattr(call, "func", None), "id", "") == "witness":
-                    for argument in call.args:
-                        found[ast.literal_eval(argument)].append(node.name)
-    return found
-
-
-def _chapter(chapter: str, clauses: list[Clause], witnessed: dict[str, list[str]]) -> Iterator[str]:
+def _chapter(chapter: str, clauses: list[Clause], witnesses: dict[str, list[str]]) -> Iterator[str]:
     """The module's docstring as introduction, then the clauses."""
     text = inspect.getdoc(importlib.import_module(f"ckptspec.conformance.test_{chapter}")) or ""
     title, _, introduction = text.partition("\n\n")
@@ -94,10 +81,10 @@ def _chapter(chapter: str, clauses: list[Clause], witnessed: dict[str, list[str]
     if introduction:
         yield introduction + "\n"
     for clause in clauses:
-        yield from _clause(clause, witnessed.get(clause.id, []))
+        yield from _clause(clause, witnesses.get(clause.id, []))
 
 
-def _clause(clause: Clause, witnessed: list[str]) -> Iterator[str]:
+def _clause(clause: Clause, witnesses: list[str]) -> Iterator[str]:
     yield f"### {clause.id}\n"
     yield f"**{clause.level}.** {clause.sentence}\n"
     if clause.not_promised:
@@ -112,7 +99,7 @@ def _clause(clause: Clause, witnessed: list[str]) -> Iterator[str]:
         f"for each {each}" if each else "",
         f"since revision {clause.since}",
     ]
-    proof = f" Witness: {', '.join(f'`{name}`' for name in witnessed)}." if witnessed else ""
+    proof = f" Witness: {', '.join(f'`{name}`' for name in witnesses)}." if witnesses else ""
     yield f"{'; '.join(filter(None, parts))}. Test: `{clause.name}`.{proof} Source: {_linked(clause.source)}\n"
 
 

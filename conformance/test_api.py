@@ -591,3 +591,19 @@ def test_where_gradients_are_off_no_context_is_entered(under_test):
     under_test.run(program, under_test.array())
 
     assert not entered, "a context was entered"
+
+
+@clause("API-23", MUST, needs=TORCH, profile=Profile.TORCH)
+def test_where_gradients_are_off_an_argument_comes_back_as_it_is(under_test):
+    """Where gradients are switched off, a region that returns its argument returns that array, with its gradient.
+
+    Source: torch.utils.checkpoint; found by drawn programs (FUZZ-01).
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        with under_test.torch.no_grad():
+            same = checkpoint(lambda x: x, x)
+        return ops.multiply(same, checkpoint(lambda x: ops.exp(ops.sin(probe(x))), x))
+
+    under_test.run(program, under_test.array())

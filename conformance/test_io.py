@@ -253,3 +253,24 @@ def test_keyword_arguments_that_are_no_arrays_pass_through(under_test, keyword):
         return checkpoint(region, x, setting=given)
 
     under_test.run(program, under_test.array())
+
+
+@clause("IO-13", MUST, captured=("a primal", "a constant"))
+def test_a_region_may_return_what_it_captured(under_test, captured):
+    """A region may return an array that it captured, beside other results; the array is afterwards what it was before.
+
+    Source: found by drawn programs (FUZZ-01).
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x, w):
+        outside = w if captured == "a primal" else under_test.stop_gradient(w)
+
+        def region(x):
+            assert probe.executions < 20, "the region is replayed without end"
+            return outside, ops.exp(ops.sin(probe(x)))
+
+        same, y = checkpoint(region, x)
+        return ops.multiply(ops.multiply(same, y), outside)
+
+    under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0, 0.25))

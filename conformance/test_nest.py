@@ -283,3 +283,28 @@ def test_a_region_that_took_a_gradient_is_released_with_the_outputs(under_test):
     under_test.run(program, under_test.array())
 
     assert not any(is_alive() for is_alive in alive), "what a region captured is alive after the outputs are gone"
+
+
+@clause("NEST-12", MUST, tests=Capability.FREE_CAPTURES, given=("to the middle region", "to the inner region"))
+def test_names_of_one_array_may_part_in_a_replay(under_test, given):
+    """Where an array has several names in a nested region, which in a replay may be several arrays, the gradients are
+    the plain ones.
+
+    Source: found by drawn programs (FUZZ-01).
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x):
+        def inner(x, y, z):
+            return ops.exp(ops.sin(ops.multiply(probe(z), ops.add(x, y))))
+
+        def outer(x):
+            z = ops.sin(x)
+            if given == "to the inner region":
+                return checkpoint(inner, x, x, z)
+            return checkpoint(lambda y, z: checkpoint(inner, y, x, z), x, z)
+
+        return checkpoint(outer, x)
+
+    # The contributions to one array may be added in another order.
+    under_test.run(program, under_test.array(), tolerance=1e-12)

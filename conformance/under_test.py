@@ -24,12 +24,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ckptspec.conformance.backend import Array, Capability, Checkpointer, Host, MissingFact
+from ckptspec.conformance.backend import Array, Checkpointer, Host, MissingFact, NotWritten
 from ckptspec.conformance.comparing import Place, difference, flatten, map_leaves
 from ckptspec.conformance.explore import DEFAULT, Exploration, Explored, explore
+from ckptspec.conformance.grammar import grammar
 from ckptspec.conformance.handles import Api, Checkpoint, Plain, Pull
 from ckptspec.conformance.observing import Counts, Held, Observation, Probe, Seen
-from ckptspec.conformance.programs import IN_PLACE, OPERATIONS_OF, PURE, RANDOM, Grammar
 from ckptspec.conformance.verdict import Observed
 
 SEED = 20180101
@@ -262,41 +262,24 @@ class UnderTest:
         go = backward or (lambda pull: pull())
         first, again = (self._observe(Observation(), plain or program, Plain(), primals, go, memory) for _ in range(2))
         self._check_plain(first, again)
-        seen, noted = Seen(plain=first), len(self._left)
-        self._observe(seen, program, Checkpoint(self._checkpointer, self._guarded, {}), primals, go, memory)
+        seen = Seen(plain=first)
+        self._observe(seen, program, self._handle(), primals, go, memory)
         self._note(seen)
         if seen.error is None:
-            del self._left[noted:]  # swallowed on the way, as the end of a replay is; a traceback keeps much alive
             self._compare(first, seen, tolerance)
             if seen.replays < replays:
                 raise NoReplay(f"{NoReplay.label}: {seen.replays} executions, at least {replays} needed")
         return seen
 
-    def explore(
-        self,
-        check: Callable[..., None],
-        *,
-        random: bool = False,
-        in_place: bool = False,
-        options: dict[str, tuple[Any, ...]] | None = None,
-        depth: int = 3,
-    ) -> None:
-        """Try `check(program, primals, block)` on drawn programs of pure operations and those asked for.
+    def explore(self, check: Callable[..., None], **asked: Any) -> None:
+        """Try `check(program, primals, drawn)` on drawn programs; `asked`: what is in them, see `grammar`.
 
-        random, in_place: also operations that draw numbers, or change an array. options: what regions may be given.
         The smallest program on which the check raises is in the evidence, and a note of the exception.
         """
-        operations = PURE + RANDOM * (4 * random) + IN_PLACE * (4 * in_place)  # as likely as the pure ones are together
-        grammar = Grammar(
-            tuple(name for name in operations if self.ops.has(*OPERATIONS_OF.get(name, (name,)))),
-            tuple((options or {}).items()),
-            Capability.KEYWORDS in self._checkpointer.capabilities,
-            depth,
-        )
-        first = len(self.evidence)
-        found = Explored()
+        words = grammar(self._host, self._checkpointer, **asked)
+        first, found = len(self.evidence), Explored()
         try:
-            explore(self, grammar, check, self._exploration, (PlainDiffers, MissingFact), found)
+            explore(self, words, check, self._exploration, (PlainDiffers, MissingFact), found)
         finally:
             found.replays = sum(run["replays"] for run in self.evidence[first:])
             self.evidence[first:] = [vars(found)]
@@ -310,6 +293,8 @@ class UnderTest:
         """What a case's outcome is an observation of."""
         if error is None:
             return Observed.HOLDS
+        if isinstance(error, NotWritten):
+            return Observed.PLAIN
         if any(error is left for left, _ in self._left):
             return Observed.RAISED
         if isinstance(error, Wrong):
@@ -323,6 +308,10 @@ class UnderTest:
         return next((phase for left, phase in self._left if left is error), None)
 
     # -- how
+
+    def _handle(self) -> Plain | Checkpoint:
+        """The `checkpoint` that a program is given."""
+        return Checkpoint(self._checkpointer, self._guarded, {})
 
     def note(self, error: BaseException, phase: str) -> None:
         """An exception is the implementation's, and came in that phase."""
@@ -359,7 +348,7 @@ class UnderTest:
         self._guard = self._guarded if isinstance(checkpoint, Checkpoint) else _unguarded
         host.seed(SEED)
         self._phase = seen.phase = "forward"
-        before = self._counts()
+        before, noted = self._counts(), len(self._left)
         start = time.perf_counter()
         with host.deterministic(), host.tracking() if memory else contextlib.nullcontext(_nothing_held) as held_bytes:
             self._held = held_bytes
@@ -380,6 +369,7 @@ class UnderTest:
                     del pullback
                 seen.gradients = map_leaves(gradients, host.is_array, host.numpy)
                 del gradients
+                del self._left[noted:]  # swallowed, as the end of a replay is; a traceback keeps much alive
                 seen.held.after_backward = held_bytes()
                 seen.phase = "done"
             except BaseException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -82,23 +82,33 @@ class Arguments:
     """The arguments of one region, until its frame dies.
 
     Without saved-tensor hooks in scope they are kept as they are: replays get the same objects (IO-08). Otherwise each
-    tensor, however it was passed, is saved through these hooks, once (HOOK-02): they belong to the surrounding region,
-    which recomputes the tensor (NEST-02, MEM-10), or to the user, who may offload it. Replays then get new containers.
+    tensor, however it was passed, is saved through these hooks: they belong to the surrounding region, which recomputes
+    the tensor (NEST-02, MEM-10), or to the user, who may offload it. Replays then get new containers.
     """
 
     __slots__ = ("args", "kwargs", "saved", "versions")
 
     def __init__(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor], captured: list[Tensor], hooked: bool
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        tensors: list[Tensor],
+        captured: list[Tensor],
+        hooked: bool,
+        nested: bool,
     ) -> None:
         self.args, self.kwargs = args, kwargs
         self.saved: list[Callable[[], Tensor]] | None = None
         self.versions = Versions(captured if hooked else tensors + captured)
         if not hooked:
             return
-        once = {id(t): t for t in tensors}
-        self.saved = [engine.save_through_hooks(t) for t in once.values()]
-        places = {key: _Place(i) for i, key in enumerate(once)}
+        # The user's hooks see a tensor once (HOOK-02). A surrounding region sees it in each place: it counts what is
+        # saved, and in its replay a tensor that stood in two places may be two tensors (NEST-12).
+        keys = range(len(tensors)) if nested else [*map(id, tensors)]
+        distinct = dict(zip(keys, tensors, strict=True))
+        self.saved = [engine.save_through_hooks(t) for t in distinct.values()]
+        place_of = {key: _Place(i) for i, key in enumerate(distinct)}
+        places = iter([place_of[key] for key in keys])
         self.args = tuple([_without_tensors(x, places) for x in args])
         self.kwargs = {name: _without_tensors(x, places) for name, x in kwargs.items()}
 
@@ -125,13 +135,13 @@ class _Container(NamedTuple):
     spec: Any
 
 
-def _without_tensors(value: Any, places: dict[int, _Place]) -> Any:
+def _without_tensors(value: Any, places: Iterator[_Place]) -> Any:
     if isinstance(value, Tensor):
-        return places[id(value)]
+        return next(places)
     if type(value) in ATOMS:
         return value
     leaves, spec = engine.flatten(value)
-    return _Container([places[id(x)] if isinstance(x, Tensor) else x for x in leaves], spec)
+    return _Container([next(places) if isinstance(x, Tensor) else x for x in leaves], spec)
 
 
 def _with(value: Any, tensors: list[Tensor]) -> Any:

@@ -26,7 +26,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     hooks = engine.active_hooks()
     # The replay compares what operations save of captured tensors; a change that nothing saves shows only here.
     captured = [t for t in captured_by(function, modules=False) if t.requires_grad]
-    arguments = Arguments(args, kwargs, tensors, captured, hooked=hooks is not None)
+    is_nested = hooks is not None and isinstance(_owner(hooks), Frame | Replay)
+    arguments = Arguments(args, kwargs, tensors, captured, hooked=hooks is not None, nested=is_nested)
     ambient = Ambient(options.preserve_rng_state, tensors)
     frame = Frame(function, arguments, ambient, options.determinism_check, options.early_stop)
     if hooks is not None:
@@ -59,5 +60,10 @@ def _within_contexts(frame: Frame, options: Options, args: tuple[Any, ...], kwar
 
 def _of_the_user(hooks: Hooks) -> Hooks | None:
     """Hooks around a region, seen through the regions that lie between (HOOK-05)."""
-    owner = getattr(hooks[0], "__self__", None)
+    owner = _owner(hooks)
     return owner.user_hooks if isinstance(owner, Frame | Replay) else hooks
+
+
+def _owner(hooks: Hooks) -> Any:
+    """The frame or replay whose hooks these are, or what else they are methods of."""
+    return getattr(hooks[0], "__self__", None)

@@ -74,7 +74,7 @@ class CheckpointFunction(torch.autograd.Function):
         ctx.hooked_positions = [i for i in ctx.positions if id(args[i]) in hooked]
         ctx.hooked = [t for t in (*nested, *captured) if id(t) in hooked]
         _refuse_nested(outputs)
-        return outputs
+        return tuple(map(_own, outputs)) if isinstance(outputs, tuple) else _own(outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -114,6 +114,13 @@ def _refuse_nested(outputs: Any) -> None:
         nested = [] if isinstance(output, Tensor) else tensors_in((output,))
         if any(t.is_floating_point() or t.is_complex() for t in nested):
             raise ReentrantOutputError(type(output).__name__)
+
+
+def _own(output: Any) -> Any:
+    """Autograd makes the node's outputs, these very tensors, results of the node; one that the function captured must
+    not be that (REENT-11).
+    """
+    return output.detach() if isinstance(output, Tensor) else output
 
 
 _apply: Callable[..., Any] = CheckpointFunction.apply

@@ -99,8 +99,6 @@ def run(command: list[str], directory: pathlib.Path, folder: pathlib.Path, **var
         env=environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
     ) as process:
         output, _ = process.communicate(timeout=300)
-    return Outcome(process.returncode, process.pid, output, folder)
+    return Outcome(process.returncode, process.pid, output.decode(errors="replace"), folder)

@@ -60,6 +60,9 @@ class Variable:
         for shown in tape.observers:
             shown(self.values)
 
+    def __getitem__(self, index: Any) -> Variable:
+        return _index(self, index=index)
+
 
 class Like(NamedTuple):
     """What a gradient must look like."""
@@ -222,11 +225,21 @@ _pad: Operation = Operation(
     lambda x, before, after: np.pad(x, [(before, after)] + [(0, 0)] * (x.ndim - 1)),
     lambda g, before, like: _rows(g, start=before, stop=before + like.shape[0]),
 )
+_index: Operation = Operation(
+    "index", lambda x, index: x[index].copy(), lambda g, index, like: _put(g, index=index, like=like)
+)
+_put: Operation = Operation("put", lambda x, index, like: _in_zeros(x, index, like), lambda g, index: _index(g, index=index))
 _probe: Operation = Operation("probe", lambda x, executed: (executed(), x.copy())[1], lambda g: g)
 zeros_like: Operation = Operation("zeros_like", np.zeros_like)
 ones_like: Operation = Operation("ones_like", np.ones_like)
 uniform_like: Operation = Operation("uniform_like", lambda x, key=None: generator(key).random(x.shape).astype(x.dtype))
 _is_dropped: Operation = Operation("is_dropped", lambda x, p, key=None: generator(key).random(x.shape) < p)
+
+
+def _in_zeros(x: Values, index: Any, like: Like) -> Values:
+    zeros = np.zeros(*like)
+    zeros[index] = x
+    return zeros
 
 
 def generator(key: int | None) -> np.random.Generator:
@@ -254,6 +267,18 @@ def sigmoid(x: Variable) -> Variable:
 
 def dropout(x: Variable, p: float, key: int | None = None) -> Variable:
     return where(_is_dropped(x, p, key=key), 0.0, divide(x, 1.0 - p))
+
+
+def custom(
+    forward: Callable[[Variable], Variable], backward: Callable[[Variable, Variable], Variable]
+) -> Callable[[Variable], Variable]:
+    """A function with a backward of its own, which is given the gradient and the input."""
+
+    def kernel(x: Values) -> Values:
+        with tape.switched(recording=False, regions=[]):
+            return forward(Variable(x)).values
+
+    return Operation("custom", kernel, lambda g, x: backward(g, x))
 
 
 def noisy_relu(x: Variable) -> Variable:
@@ -509,7 +534,7 @@ def _map(structure: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 OPERATIONS: dict[str, Callable[..., Variable]] = {
     operation.name: operation
     for operation in (
-        add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, absolute, where, matmul,
+        add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, absolute, less, where, matmul,
         zeros_like, ones_like, uniform_like,
     )
 } | {
@@ -519,6 +544,10 @@ OPERATIONS: dict[str, Callable[..., Variable]] = {
     "reshape": lambda x, shape: _reshape(x, shape=tuple(shape)),
     "expand_dims": lambda x, axis: _reshape(x, shape=np.expand_dims(x.values, axis).shape),
     "astype": lambda x, dtype: _astype(x, dtype=np.dtype(dtype)),
+    "broadcast_to": lambda x, shape: add(x, Variable(np.zeros(shape, x.values.dtype))),
+    "stop_gradient": lambda x: Variable(x.values),
+    "no_grad": lambda: tape.switched(recording=False),
+    "custom": custom,
 }  # fmt: skip
 
 
@@ -596,7 +625,7 @@ class TapeHost(Host):
         return array.node is not None
 
     def stop_gradient(self, array: Variable) -> Variable:
-        return Variable(array.values)
+        return OPERATIONS["stop_gradient"](array)
 
     @contextlib.contextmanager
     def tracking(self) -> Iterator[Callable[[], int]]:

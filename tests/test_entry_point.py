@@ -94,10 +94,10 @@ def test_the_suite_runs_in_their_repository(site: pathlib.Path, theirs: pathlib.
     )
 
     assert outcome.code == 0, outcome.output
-    assert outcome.last_line == "as expected"
+    assert outcome.last_line.startswith("as expected: ")
     assert "theirs" not in outcome.verdicts
     assert len(outcome.verdicts) > 15
-    assert outcome.report["suite"]["git"] is None
+    assert outcome.report["occasion"]["git"] is None
     assert set(outcome.verdicts.values()) <= {"PASS", "N/A"}
 
 
@@ -136,7 +136,7 @@ def test_a_checkout_needs_no_install(suite: Suite, tmp_path: pathlib.Path, worke
     )
 
     assert outcome.code == 0, outcome.output
-    assert outcome.last_line == "as expected"
+    assert outcome.last_line.startswith("as expected: ")
 
 
 def test_the_suite_is_never_loaded_a_second_time(suite: Suite, tmp_path: pathlib.Path) -> None:

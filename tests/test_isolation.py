@@ -51,20 +51,24 @@ def test_each_way_to_die_has_its_verdict_and_nothing_else_suffers(
 
 
 @pytest.mark.parametrize("workers", ["-n1", "-n2"])
-def test_a_late_abort_is_traced_to_its_cause(suite: Suite, workers: str) -> None:
-    outcome = suite("--clause=GRAD-0*", workers, adapter="tests/controls.py:late")
+def test_a_late_abort_is_traced_to_its_cause(suite: Suite, tmp_path: pathlib.Path, workers: str) -> None:
+    xml = tmp_path / "junit.xml"
+    outcome = suite("--clause=GRAD-0*", workers, f"--junitxml={xml}", adapter="tests/controls.py:late")
 
     assert broken(outcome) == {"GRAD-01[late-abort-float64]": ("CRASH", "SIGABRT")}
     message = outcome.cases["GRAD-01[late-abort-float64]"]["message"]
     assert message == "the process ended with SIGABRT after the case had ended"
+    assert message in xml.read_text()
     assert outcome.code == 1
 
 
 @pytest.mark.parametrize("workers", ["-n1", "-n2"])
-def test_a_late_abort_of_the_last_case_is_not_lost(suite: Suite, workers: str) -> None:
-    outcome = suite("--clause=GRAD-01", workers, adapter="tests/controls.py:late")
+def test_a_late_abort_of_the_last_case_is_not_lost(suite: Suite, tmp_path: pathlib.Path, workers: str) -> None:
+    xml = tmp_path / "junit.xml"
+    outcome = suite("--clause=GRAD-01", workers, f"--junitxml={xml}", adapter="tests/controls.py:late")
 
     assert broken(outcome) == {"GRAD-01[late-abort-float64]": ("CRASH", "SIGABRT")}
+    assert "after the case had ended" in xml.read_text()
 
 
 def test_known_deaths_are_expected(suite: Suite, tmp_path: pathlib.Path) -> None:
@@ -82,7 +86,7 @@ def test_known_deaths_are_expected(suite: Suite, tmp_path: pathlib.Path) -> None
     )
 
     assert outcome.code == 0, outcome.output
-    assert outcome.last_line == "as expected"
+    assert outcome.last_line.startswith("as expected: ")
     assert {outcome.cases[name]["expectation"] for name in broken(outcome)} == {"known failure"}
     assert len(broken(outcome)) == 3
 
@@ -109,11 +113,11 @@ def test_a_run_without_isolation_says_so(suite: Suite, switch: str) -> None:
 
     assert outcome.code == 0
     assert "no isolation" in outcome.output
-    assert outcome.report["run"]["isolated"] is False
+    assert outcome.report["occasion"]["isolated"] is False
 
 
 def test_isolation_is_the_default(suite: Suite) -> None:
     outcome = suite("--clause=GRAD-01")
 
     assert "cpu; isolated" in outcome.output
-    assert outcome.report["run"]["isolated"] is True
+    assert outcome.report["occasion"]["isolated"] is True

@@ -8,7 +8,7 @@ from ckptspec.reference import ambient, engine
 from ckptspec.witnesses.witness import with_options, witness
 
 
-@witness("AMP-01", source="facebookresearch/fairscale#1199")
+@witness("AMP-01", "FUZZ-14", source="facebookresearch/fairscale#1199")
 def the_dtype_of_autocast_is_lost(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """A replay has autocast on if forward had, but with the default dtype."""
     state = ambient.autocast_state

@@ -263,3 +263,15 @@ def what_a_generator_yields_is_cut_off(patch: pytest.MonkeyPatch, checkpointer: 
 def errors_are_of_another_class(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """The class that the module calls CheckpointError is none of those that are raised, and no RuntimeError."""
     return with_api(checkpointer, CheckpointError=type("CheckpointError", (Exception,), {}))
+
+
+@witness("API-23", source="torch.utils.checkpoint")
+def without_gradients_arguments_lose_theirs(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
+    """Where gradients are off, an argument that a region returns comes back without its graph."""
+
+    def call(checkpoint: Any, region: Region, args: Any, kwargs: Any, options: dict[str, Any]) -> Any:
+        result = checkpoint(region, args, kwargs, options)
+        is_cut = isinstance(result, torch.Tensor) and not torch.is_grad_enabled()
+        return result.detach() if is_cut else result
+
+    return wrapping(checkpointer, call)

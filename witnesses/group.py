@@ -21,7 +21,7 @@ def a_group_does_nothing(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) 
     return dataclasses.replace(checkpointer, group=contextlib.nullcontext)
 
 
-@witness("GROUP-02")
+@witness("GROUP-02", "FUZZ-12")
 def a_group_finds_values_by_position(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """A group keeps values by their position in a region, whatever region that is."""
     unpack = frame.Frame.unpack

@@ -28,7 +28,7 @@ def arguments_bypass_surrounding_hooks(patch: pytest.MonkeyPatch, checkpointer: 
     patch.setattr(
         nonreentrant,
         "Arguments",
-        lambda args, kwargs, tensors, captured, hooked: Arguments(args, kwargs, tensors, captured, hooked=False),
+        lambda args, kwargs, tensors, captured, hooked, nested: Arguments(args, kwargs, tensors, captured, False, nested),
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from ckptspec.conformance.backend import Checkpointer, Region
+from ckptspec.reference import reentrant
 from ckptspec.witnesses.witness import with_region, witness, wrapping
 
 
@@ -113,3 +114,9 @@ def only_the_first_result_has_a_gradient(patch: pytest.MonkeyPatch, checkpointer
     return _results(
         checkpointer, lambda result: (result[0], *_detached(result[1:])) if type(result) is tuple else result
     )
+
+
+@witness("IO-13", variant="reentrant", source="torch.utils.checkpoint")
+def a_returned_array_becomes_a_result_itself(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
+    """An array that a region captured and returns is made the region's result itself, a leaf included."""
+    patch.setattr(reentrant, "_own", lambda output: output)

@@ -1,8 +1,9 @@
 """The kill matrix: each witness against the clauses that it must break.
 
 `python -m ckptspec.witnesses.kill_matrix` runs each witness on the clauses it names, writes
-`conformance/KILL_MATRIX.md` and ends with 1 if a witness survives one of them or a MUST clause has no witness. With
-`--all`, every witness runs on every clause, and the table shows what else each breaks.
+`conformance/KILL_MATRIX.md` and the same for machines, `kill_matrix.json`, and ends with 1 if a witness survives one of
+them or a MUST clause has no witness. With `--all`, every witness runs on every clause, and the table shows what else
+each breaks.
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ from typing import Any
 
 import pytest
 
-from ckptspec.conformance.case import deadline, execute
+from ckptspec.conformance import witnessed
+from ckptspec.conformance.case import Record, deadline, execute
 from ckptspec.conformance.clause import FOLDER, Clause, Level, registry
+from ckptspec.conformance.explore import Exploration
 from ckptspec.conformance.gate import worst
 from ckptspec.conformance.processes import Recipe
 from ckptspec.conformance.verdict import Verdict
+from ckptspec.conformance.witnessed import Kills
 from ckptspec.witnesses.witness import Witness, WitnessError, adapter, source, witnesses
 
 PATH = FOLDER / "KILL_MATRIX.md"
@@ -44,7 +48,14 @@ def run(name: str, ids: tuple[str, ...]) -> tuple[str, Outcome]:
 
 def _one(witness: Witness, clause: Clause) -> tuple[Verdict, str]:
     """The worst case of a clause on a witness."""
-    records = []
+    found = list(records(witness, clause, Exploration(is_shrinking=False)))
+    verdict = worst(r.verdict for r in found)
+    first = next(r for r in found if r.verdict is verdict)
+    return verdict, first.label or first.exception or first.message.partition("\n")[0][:80]
+
+
+def records(witness: Witness, clause: Clause, exploration: Exploration) -> Iterator[Record]:
+    """A clause's cases on a witness."""
     for values in itertools.product(*clause.each.values()):
         chosen = dict(zip(clause.each, map(str, values), strict=True))
         fault = f"{witness.fault.__module__}:{witness.name}"
@@ -60,11 +71,9 @@ def _one(witness: Witness, clause: Clause) -> tuple[Verdict, str]:
                 recipe.run,
                 host,
                 checkpointer,
+                exploration,
             )
-        records.append(record)
-    verdict = worst(r.verdict for r in records)
-    first = next(r for r in records if r.verdict is verdict)
-    return verdict, first.label or first.exception or first.message.partition("\n")[0][:80]
+        yield record
 
 
 def check(found: dict[str, Witness], clauses: dict[str, Clause]) -> list[str]:
@@ -90,13 +99,25 @@ def judge(found: dict[str, Witness], outcomes: dict[str, Outcome]) -> list[str]:
     ]
 
 
-def render(found: dict[str, Witness], clauses: dict[str, Clause], outcomes: dict[str, Outcome]) -> str:
+def kills(found: dict[str, Witness], clauses: dict[str, Clause], outcomes: dict[str, Outcome]) -> Kills:
+    """Each clause, and the witnesses that name it and on which it failed."""
+    return {
+        id: [
+            {"witness": name, "verdict": outcome[id][0].value, "how": outcome[id][1]}
+            for name, outcome in outcomes.items()
+            if id in found[name].breaks and id in outcome and outcome[id][0] in KILLED
+        ]
+        for id in clauses
+    }
+
+
+def render(found: dict[str, Witness], clauses: dict[str, Clause], killed: Kills) -> str:
     """The text of KILL_MATRIX.md."""
-    by_clause: dict[str, list[str]] = defaultdict(list)
-    for name, outcome in outcomes.items():
-        for id, (verdict, how) in outcome.items():
-            if id in found[name].breaks and verdict in KILLED:
-                by_clause[id].append(f"{name} ({verdict}: {how})")
+    by_clause = {
+        id: "; ".join(f"{kill['witness']} ({kill['verdict']}: {kill['how']})" for kill in kills)
+        for id, kills in killed.items()
+        if kills
+    }
     must = [c for c in clauses.values() if c.level is Level.MUST]
     lines = [
         "# Kill matrix",
@@ -108,7 +129,7 @@ def render(found: dict[str, Witness], clauses: dict[str, Clause], outcomes: dict
         "",
         "| clause | level | fails on |",
         "|---|---|---|",
-        *(f"| {c.id} | {c.level} | {'; '.join(by_clause[c.id]) or '—'} |" for c in clauses.values()),
+        *(f"| {c.id} | {c.level} | {by_clause.get(c.id, '—')} |" for c in clauses.values()),
         "",
         "## Witnesses",
         "",
@@ -165,7 +186,9 @@ def main(arguments: Iterable[str]) -> int:
         for name, outcome in outcomes.items():
             print(f"{name}: {', '.join(f'{id} {v} ({how})' for id, (v, how) in outcome.items() if v in KILLED)}")
     else:
-        PATH.write_text(render(found, clauses, outcomes), encoding="utf-8")
+        killed = kills(found, clauses, outcomes)
+        PATH.write_text(render(found, clauses, killed), encoding="utf-8")
+        witnessed.PATH.write_text(witnessed.dump(killed), encoding="utf-8")
     for problem in problems if not chosen.names else judge({n: found[n] for n in names}, outcomes):
         print(f"✗ {problem}")
     print(f"{len(outcomes)} witnesses, {sum(map(len, work.values()))} clauses tried, {len(problems)} problems")

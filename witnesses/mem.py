@@ -12,7 +12,7 @@ from ckptspec.reference.frame import Frame, Replay, Slot
 from ckptspec.witnesses.witness import with_region, witness, wrapping
 
 
-@witness("MEM-01", "MEM-11", source="tensorflow/tensorflow#36981")
+@witness("MEM-01", "MEM-11", "FUZZ-10", source="tensorflow/tensorflow#36981")
 def intermediates_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """What the region saves is kept beside the slot that stands for it."""
     pack = Frame.pack

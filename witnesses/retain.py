@@ -30,7 +30,7 @@ def replays_share_their_inputs(patch: pytest.MonkeyPatch, checkpointer: Checkpoi
     patch.setattr(reentrant, "detach_variable", detach_variable)
 
 
-@witness("RETAIN-02")
+@witness("RETAIN-02", "FUZZ-11")
 def a_graph_is_never_released(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """What a region keeps for backward stays with it, whether or not the graph is kept."""
     return handwritten(checkpointer)

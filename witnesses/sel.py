@@ -27,7 +27,7 @@ def a_policy_is_left_out(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) 
     return wrapping(checkpointer, call)
 
 
-@witness("SEL-02", "SEL-21", source="pytorch/pytorch#176450")
+@witness("SEL-02", "SEL-21", "FUZZ-13", source="pytorch/pytorch#176450")
 def saved_results_come_back_in_reverse(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """Of an operation that ran several times, the last saved result is handed out first."""
     enter = ReusingMode.__enter__

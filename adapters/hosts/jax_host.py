@@ -22,7 +22,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback
+from ckptspec.adapters import words
+from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback, Words
 
 # A primitive and not a `pure_callback` in a `custom_vjp`: its implementation runs synchronously, in this thread; a
 # policy sees it under its own name; forward mode passes through it; and it carries no effect, which would make remat
@@ -59,6 +60,13 @@ def _dropout(x: Array, p: float, *, key: Array) -> Array:
     return jnp.where(kept, x / (1 - p), jnp.zeros_like(x))
 
 
+def _custom(forward: Callable[[Array], Array], backward: Callable[[Array, Array], Array]) -> Callable[[Array], Array]:
+    """A function with a backward of its own, which is given the gradient and the input."""
+    function = jax.custom_vjp(forward)
+    function.defvjp(lambda x: (forward(x), x), lambda x, gradient: (backward(gradient, x),))
+    return function
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     name: getattr(jnp, name)
     for name in [
@@ -71,6 +79,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
         "exp",
         "expand_dims",
         "divide",
+        "less",
         "log",
         "matmul",
         "maximum",
@@ -95,6 +104,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "relu": jax.nn.relu,
     "dropout": _dropout,
     "uniform_like": lambda x, *, key: jax.random.uniform(key, x.shape, x.dtype),
+    "stop_gradient": jax.lax.stop_gradient,
+    "custom": _custom,
 }
 
 #: Operation names -> the names of the primitives that a policy sees; only operations that are one primitive.
@@ -153,6 +164,10 @@ class JaxHost(Host):
         except RuntimeError as error:
             here = ", ".join(sorted({d.platform for d in jax.devices()}))
             raise HostError(f"jax has no device {device!r} here; there are: {here}") from error
+        self.restore()
+        self.words = Words((words.JAX,)) if device == jax.default_backend() else None
+
+    def restore(self) -> None:
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_default_device", self.device)  # keys and constants have no operand to follow
 

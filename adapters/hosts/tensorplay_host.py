@@ -17,7 +17,8 @@ import tensorplay
 from tensorplay.overrides import wrap_tensorplay_function
 from tensorplay.profiler import profile
 
-from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback
+from ckptspec.adapters import words
+from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback, Words
 
 
 def _identity(x: Any, executed: Callable[[], None]) -> Any:
@@ -57,6 +58,12 @@ OPERATIONS |= {
     "permute_dims": tensorplay.permute,
     "expand_dims": tensorplay.unsqueeze,
     "add_": lambda x, y: x.add_(y),
+    "sum": lambda x, axis=None: tensorplay.sum(x) if axis is None else tensorplay.sum(x, dim=axis),
+    "mean": lambda x, axis=None: tensorplay.mean(x) if axis is None else tensorplay.mean(x, dim=axis),
+    "less": tensorplay.lt,
+    "stop_gradient": lambda x: x.detach(),
+    "no_grad": tensorplay.no_grad,
+    "autocast": lambda x: tensorplay.autocast("cpu", dtype=tensorplay.float16, cache_enabled=False),
 }
 
 _GENERATOR_STATE = tensorplay.get_rng_state().untyped_storage().nbytes()
@@ -115,6 +122,11 @@ class TensorPlayHost(Host):
         if device != "cpu":
             raise HostError(f"tensorplay has no device {device!r} here; there are: cpu")
         self.uses_backward = uses_backward
+        self.words = Words((words.TORCH, words.TENSORPLAY), {"torch": "tensorplay", "DEVICE": ""})
+
+    def restore(self) -> None:
+        tensorplay.set_default_dtype(tensorplay.float32)
+        tensorplay.set_grad_enabled(True)
 
     def array(self, values: np.ndarray[Any, Any]) -> Array:
         return tensorplay.tensor(values.copy())  # which shares the memory it is given
@@ -136,12 +148,14 @@ class TensorPlayHost(Host):
         outputs = fn(*inputs)
         alone = threading.RLock()  # `.backward()` writes to the inputs
 
-        def pullback(cotangents: Sequence[Array | None], retain: bool) -> list[Array]:
+        def pullback(
+            cotangents: Sequence[Array | None], retain: bool, chosen: Sequence[int] = range(len(inputs))
+        ) -> list[Array]:
             pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
             if not pairs:
                 raise RuntimeError("no output of the program requires a gradient")
             ys, cs = zip(*pairs, strict=True)
-            wanted = tuple(x for x in inputs if x.requires_grad)
+            wanted = tuple(x for i, x in enumerate(inputs) if i in chosen and x.requires_grad)
             found: Sequence[Any]
             if self.uses_backward:
                 with alone:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import gc
 import importlib
 import threading
@@ -20,7 +21,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback
+from ckptspec.adapters import words
+from ckptspec.conformance.backend import Array, Fact, Host, HostError, Ops, Pullback, Words
 
 _executed: dict[int, Callable[[], None]] = {}
 """Who is told of an execution: an operator's arguments can be numbers, not functions."""
@@ -44,6 +46,24 @@ torch.library.register_vmap(_PROBE, lambda info, dims, x, who: (_probe(x, who), 
 torch.library.register_fake(_PROBE, lambda x, who: torch.empty_like(x), lib=_LIBRARY)
 
 
+@functools.cache
+def _custom(forward: Callable[[Array], Array], backward: Callable[[Array, Array], Array]) -> Callable[[Array], Array]:
+    """A function with a backward of its own, which is given the gradient and the input."""
+
+    class Custom(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+            context.save_for_backward(x)
+            return forward(x)
+
+        @staticmethod
+        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return backward(gradient, *context.saved_tensors)
+
+    function: Callable[[Array], Array] = Custom.apply
+    return function
+
+
 OPERATIONS: dict[str, Callable[..., Any]] = {
     name: getattr(torch, name)
     for name in (
@@ -61,6 +81,11 @@ OPERATIONS |= {
     "noisy_relu": lambda x: torch.nn.functional.rrelu(x, training=True),
     "add_": lambda x, y: x.add_(y),
     "multiply_": lambda x, y: x.mul_(y),
+    "less": torch.lt,
+    "stop_gradient": torch.detach,
+    "no_grad": torch.no_grad,
+    "autocast": lambda x: torch.autocast(x.device.type, torch.float16, cache_enabled=False),
+    "custom": _custom,
 }
 
 #: Operation names -> the operators that a policy sees.
@@ -128,6 +153,8 @@ class TorchHost(Host):
         if device == "sim" or (device == "cuda" and torch.cuda.device_count() > 1):
             self.facts |= {Fact.SEVERAL_ACCELERATORS}
         self.uses_backward = uses_backward
+        if device != "sim":  # which is nothing that everybody has
+            self.words = Words((words.TORCH,), {"DEVICE": "" if device == "cpu" else f'device="{device}"'})
 
     def array(self, values: np.ndarray[Any, Any]) -> Array:
         return torch.tensor(values, device=self.device)
@@ -149,12 +176,14 @@ class TorchHost(Host):
         outputs = fn(*inputs)
         alone = threading.RLock()  # `.backward()` writes to the inputs
 
-        def pullback(cotangents: Sequence[Array | None], retain: bool) -> list[Array]:
+        def pullback(
+            cotangents: Sequence[Array | None], retain: bool, chosen: Sequence[int] = range(len(inputs))
+        ) -> list[Array]:
             pairs = [(y, c) for y, c in zip(outputs, cotangents, strict=True) if c is not None and y.requires_grad]
             if not pairs:
                 raise RuntimeError("no output of the program requires a gradient")
             ys, cs = zip(*pairs, strict=True)
-            wanted = [x for x in inputs if x.requires_grad]
+            wanted = [x for i, x in enumerate(inputs) if i in chosen and x.requires_grad]
             if self.uses_backward:
                 with alone:
                     for x in wanted:
@@ -179,6 +208,8 @@ class TorchHost(Host):
         return lambda x: _probe(x, who)
 
     def restore(self) -> None:
+        torch.set_default_dtype(torch.float32)
+        torch.set_grad_enabled(True)
         torch.set_default_device(None)
         while torch._C._len_torch_function_stack():
             torch._C._pop_torch_function_stack()
@@ -200,7 +231,12 @@ class TorchHost(Host):
             _Storages.is_paused = False
 
     def seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
+        if self.device.type == "cpu":
+            torch.default_generator.manual_seed(
+                seed
+            )  # `torch.manual_seed` keeps the stack as text, for each accelerator
+        else:
+            torch.manual_seed(seed)
 
     def gradient(self, fn: Callable[[Array], Array]) -> Callable[[Array], Array]:
         def gradient(x: Array) -> Array:

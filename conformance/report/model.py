@@ -1,29 +1,38 @@
 """report.json: built from a run, written atomically, rejected when its footer is missing or disagrees.
 
-Everything that differs between two equal runs (dates, durations) stands in `timing`; the footer's digest covers the
-rest, so that two runs' verdicts compare equal.
+What may differ between two equal runs stands in two parts, `occasion` (commit, isolation) and `timing`; the footer's
+digest covers everything else, so that two runs that observed the same have the same footer.
 """
 
 from __future__ import annotations
 
 import datetime
 import hashlib
+import importlib
 import importlib.metadata
+import inspect
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
+from ckptspec.conformance import witnessed
+from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import SPEC_REVISION, Clause, Level, Profile
 from ckptspec.conformance.gate import Gate, by_clause
-from ckptspec.conformance.verdict import Verdict
+from ckptspec.conformance.verdict import DECLINED, Verdict
 
 SCHEMA = "ckptspec-report/1"
+
+LINK = re.compile(r"https://[\w./#-]+", re.ASCII)
+"""A link that a page may make of a baseline's text."""
 
 Report = dict[str, Any]
 
@@ -41,12 +50,19 @@ def build(
     gate: Gate,
     run: dict[str, Any],
     started: datetime.datetime,
+    reproducers: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
-    """The report of a run. `description` is the preflight's, `run` says how it was run."""
+    """The report of a run.
+
+    description: the preflight's. run: how it was run, and whether isolated. reproducers: case -> where its script is.
+    """
     records = sorted(records, key=lambda r: r.case)
+    seen = {r.clause for r in records}
+    stated = [c for c in clauses.values() if c.id in seen]
+    witnesses = witnessed.names()
     report: Report = {
         "schema": SCHEMA,
-        "suite": {"version": _version(), "revision": SPEC_REVISION, "git": _git()},
+        "suite": {"version": _version(), "revision": SPEC_REVISION},
         "adapter": {
             "name": description["name"],
             "version": description["version"],
@@ -56,9 +72,12 @@ def build(
             "variants": description["variants"],
         },
         "environment": description["environment"],
-        "run": run,
+        "run": {key: value for key, value in run.items() if key != "isolated"},
         "counts": _counts(records, clauses),
-        "profiles": {variant: _profiles(variant, records, clauses) for variant in description["variants"]},
+        "profiles": _profiles(description["variants"], records, clauses),
+        "facts": {fact.name: fact.value for fact in Fact},
+        "capabilities": {capability.name: capability.value for capability in Capability},
+        "chapters": {chapter: _title(chapter) for chapter in dict.fromkeys(c.chapter for c in stated)},
         "clauses": [
             {
                 "id": c.id,
@@ -66,13 +85,17 @@ def build(
                 "level": c.level,
                 "profile": c.profile,
                 "tests": [t.name for t in c.tests],
+                "needs": sorted(fact.name for fact in c.needs),
                 "sentence": c.sentence,
+                "not_promised": c.not_promised,
+                "source": c.source,
                 "test": c.name,
-                "cases": [_case(r, gate) for r in records if r.clause == c.id],
+                "witnesses": witnesses.get(c.id, []),
+                "cases": [_case(r, gate, reproducers.get(r.case, "")) for r in records if r.clause == c.id],
             }
-            for c in clauses.values()
-            if any(r.clause == c.id for r in records)
+            for c in stated
         ],
+        "occasion": {"git": _git(), "isolated": run["isolated"]},
         "timing": {
             "started": started.isoformat(timespec="seconds"),
             "seconds": round((datetime.datetime.now(datetime.UTC) - started).total_seconds(), 1),
@@ -85,14 +108,15 @@ def build(
     return report
 
 
-def _case(record: Record, gate: Gate) -> dict[str, Any]:
+def _case(record: Record, gate: Gate, reproducer: str) -> dict[str, Any]:
     data = record.to_json()
-    del data["seconds"], data["library_seconds"]
+    del data["seconds"], data["library_seconds"], data["control"]
     entry = gate.reasons.get(record.case)
     return data | {
         "expectation": gate.expectations[record.case],
         "reason": entry.reason if entry else "",
         "link": entry.link if entry else "",
+        "reproducer": reproducer,
     }
 
 
@@ -104,24 +128,41 @@ def _counts(records: Iterable[Record], clauses: dict[str, Clause]) -> dict[str, 
     return {v: {level: dict(sorted(n.items())) for level, n in levels.items()} for v, levels in counts.items()}
 
 
-def _profiles(variant: str, records: list[Record], clauses: dict[str, Clause]) -> dict[str, bool]:
-    """Which profiles a variant keeps: every MUST clause of it passes or is not applicable, and at least one passes.
+def _profiles(
+    variants: dict[str, list[str]], records: list[Record], clauses: dict[str, Clause]
+) -> dict[str, dict[str, bool]]:
+    """variant -> profile -> whether it is kept: its MUST clauses pass or are not applicable, and at least one passes.
 
-    The others are kept besides core: nobody keeps one who doesn't keep core.
+    A clause that tests the reentrant form is asked of the variants that declare it: another may decline it if one of
+    the adapter's variants passes it. The other profiles are kept besides core: nobody keeps one who doesn't keep core.
     """
-    verdicts = {clause: verdict for (v, clause), verdict in by_clause(records).items() if v == variant}
-    kept: dict[str, bool] = {}
+    verdicts = by_clause(records)
+    passed = {clause for (_, clause), verdict in verdicts.items() if verdict is Verdict.PASS}
+
+    def verdict(clause: Clause, variant: str) -> Verdict:
+        found = verdicts.get((variant, clause.id), Verdict.NOT_RUN)
+        is_asked = Capability.REENTRANT not in clause.tests or Capability.REENTRANT.name in variants[variant]
+        is_excused = not is_asked and found in DECLINED and clause.id in passed
+        return Verdict.NOT_APPLICABLE if is_excused else found
+
+    kept: dict[str, dict[str, bool]] = {variant: {} for variant in variants}
     for profile in Profile:
-        inside = [c.id for c in clauses.values() if c.profile is profile and c.level is Level.MUST]
-        found = [verdicts.get(id, Verdict.NOT_RUN) for id in inside]
-        if inside:
-            is_whole = Verdict.PASS in found and set(found) <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
-            kept[profile.value] = is_whole and kept.get(Profile.CORE, True)
+        inside = [c for c in clauses.values() if c.profile is profile and c.level is Level.MUST]
+        for variant in variants if inside else ():
+            found = {verdict(clause, variant) for clause in inside}
+            is_whole = Verdict.PASS in found and found <= {Verdict.PASS, Verdict.NOT_APPLICABLE}
+            kept[variant][profile.value] = is_whole and kept[variant].get(Profile.CORE, True)
     return kept
 
 
+def _title(chapter: str) -> str:
+    """What a chapter is about, from the first line of its file, `STOP: early stop.`"""
+    text = inspect.getdoc(importlib.import_module(f"ckptspec.conformance.test_{chapter.lower()}")) or ""
+    return text.partition("\n")[0].partition(": ")[2].rstrip(".")
+
+
 def _footer(report: Report) -> dict[str, Any]:
-    stable = {k: v for k, v in report.items() if k not in ("timing", "footer", "run", "suite")}
+    stable = {k: v for k, v in report.items() if k not in ("occasion", "timing", "footer")}
     text = json.dumps(stable, sort_keys=True)
     return {
         "cases": sum(len(c["cases"]) for c in report["clauses"]),
@@ -137,18 +178,19 @@ def _version() -> str:
 
 
 def _git() -> str | None:
-    """The checkout's commit, with "+changes" where files differ from it; None outside a checkout."""
+    """The checkout's commit, with "+changes" where files differ from it, reports aside; None outside a checkout."""
     folder = pathlib.Path(__file__).parents[2]
     if not (folder / ".git").exists():
         return None
+    asked = (["rev-parse", "--short", "HEAD"], ["status", "--porcelain", "--", ".", ":!reports"])
     try:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+changes", "--exclude=*"],
-            cwd=folder, capture_output=True, text=True, check=True, timeout=10,
-        )  # fmt: skip
+        commit, changes = (
+            subprocess.run(["git", *a], cwd=folder, capture_output=True, text=True, check=True, timeout=10).stdout
+            for a in asked
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    return commit.stdout.strip()
+    return commit.strip() + ("+changes" if changes else "")
 
 
 def prepare(folder: pathlib.Path) -> None:
@@ -186,10 +228,37 @@ def load(path: pathlib.Path) -> Report:
     """A whole report. Raises ReportError for anything else, a truncated one included."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ReportError(f"{path} is no report: {error}") from error
     if not isinstance(report, dict) or report.get("schema") != SCHEMA:
         raise ReportError(f"{path} is no report of schema {SCHEMA}")
-    if report.get("footer") != _footer(report):
+    try:
+        is_whole = report.get("footer") == _footer(report)
+    except (KeyError, TypeError):  # for want of the parts that it is made from
+        is_whole = False
+    if not is_whole:
         raise ReportError(f"{path} is not whole: its footer is missing or disagrees with the rest")
+    if lacking := _lacking(report):
+        raise ReportError(f"{path} is of another version of the suite: it has no {', '.join(lacking)}")
     return report
+
+
+def _lacking(report: Report) -> list[str]:
+    """What the schema asks for and the report, one of its clauses or one of its cases does not have."""
+    schema = json.loads(pathlib.Path(__file__).with_name("report.schema.json").read_text(encoding="utf-8"))
+    clause, case = schema["properties"]["clauses"]["items"], schema["$defs"]["case"]
+    parts = [(report, schema)]
+    for found in report["clauses"]:
+        parts += [(found, clause), *((c, case) for c in found["cases"])]
+    return list(dict.fromkeys(key for part, of in parts for key in of["required"] if key not in part))
+
+
+def load_all(folder: pathlib.Path) -> tuple[dict[str, Report], list[str]]:
+    """The whole reports under a folder by their place, "torch/cpu"; and a line for each file that is none."""
+    reports, bad = {}, []
+    for path in sorted(folder.glob("*/*/report.json")):
+        try:
+            reports[path.parent.relative_to(folder).as_posix()] = load(path)
+        except ReportError as error:
+            bad.append(str(error).replace(str(folder), folder.name))
+    return reports, bad

@@ -1,6 +1,7 @@
 """README.md of a reports folder: the matrix of chapters × adapters and variants, and what failed and why.
 
-Made from the report.json files and nothing else. Text that comes from an implementation is escaped.
+Made from the report.json files and nothing else. Text that comes from an implementation is escaped. `draw` writes it
+and the web page of `page`, which shows the same and each case besides.
 """
 
 from __future__ import annotations
@@ -11,13 +12,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ckptspec.conformance.gate import worst
-from ckptspec.conformance.report.model import Report, ReportError, load
+from ckptspec.conformance.report import page
+from ckptspec.conformance.report.model import LINK, Report, load, load_all, write
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
 
 HEAD = """\
 # What each implementation keeps and breaks
 
-Generated from the `report.json` files in this folder; do not edit.
+Generated from the `report.json` files in this folder; do not edit. [index.html](index.html) shows the same in a
+browser, with each clause's text and each case's evidence.
 
 A cell reads **passed / applicable / declared**. Declared: the clauses of the chapter. Applicable: those that say
 something about this host. Passed: those that hold. A clause counts with its worst case. *Declined* clauses (refused or
@@ -26,16 +29,17 @@ wrong value, a failed bound, a crash or a hang.
 """
 
 
+def draw(folder: pathlib.Path) -> None:
+    """Write README.md and index.html of a reports folder. Raises ReportError."""
+    write(folder / "README.md", matrix(folder))
+    write(folder / "index.html", page.html(folder))
+
+
 def matrix(folder: pathlib.Path) -> str:
     """The text of README.md for the reports under a folder; a report that is not whole is named instead of drawn."""
-    reports, bad = [], []
-    for path in sorted(folder.glob("*/*/report.json")):
-        try:
-            reports.append(load(path))
-        except ReportError as error:
-            bad.append(f"- {_text(str(error).replace(str(folder), folder.name))}")
-    columns = [(report, variant) for report in reports for variant in report["adapter"]["variants"]]
-    lines = [HEAD, *_table(columns), *(["", "Left out:", *bad] if bad else [])]
+    reports, bad = load_all(folder)
+    columns = [(report, variant) for report in reports.values() for variant in report["adapter"]["variants"]]
+    lines = [HEAD, *_table(columns), *(["", "Left out:", *(f"- {escaped(line)}" for line in bad)] if bad else [])]
     for report, variant in columns:
         lines += _section(report, variant)
     return "\n".join(lines).rstrip() + "\n"
@@ -54,7 +58,7 @@ def summary(folder: pathlib.Path) -> str:
             wrong, broken = found.count(Verdict.WRONG), sum(v in BROKEN for v in found)
             name = f"{report['adapter']['name']} {report['adapter']['version']}, {variant}, {report['run']['device']}"
             cells = (
-                _text(name),
+                escaped(name),
                 _cell(report, variant, None),
                 str(wrong),
                 str(broken - wrong),
@@ -70,7 +74,7 @@ def _title(report: Report, variant: str) -> str:
 
 def _table(columns: list[tuple[Report, str]]) -> Iterator[str]:
     chapters = list(dict.fromkeys(c["chapter"] for report, _ in columns for c in report["clauses"]))
-    yield "| chapter | " + " | ".join(_text(_title(*column)) for column in columns) + " |"
+    yield "| chapter | " + " | ".join(escaped(_title(*column)) for column in columns) + " |"
     yield "|---|" + "---|" * len(columns)
     for chapter in chapters:
         yield f"| {chapter} | " + " | ".join(_cell(*column, chapter) for column in columns) + " |"
@@ -103,10 +107,10 @@ def _profiles(report: Report, variant: str) -> str:
 def _section(report: Report, variant: str) -> Iterator[str]:
     """What failed, what was declined, and what says nothing about this host."""
     adapter = report["adapter"]
-    yield f"\n## {_text(_title(report, variant))}\n"
+    yield f"\n## {escaped(_title(report, variant))}\n"
     yield (
-        f"{_text(adapter['name'])} {_text(adapter['version'])} on {_text(adapter['host']['name'])} "
-        + _text(adapter["host"]["version"])
+        f"{escaped(adapter['name'])} {escaped(adapter['version'])} on {escaped(adapter['host']['name'])} "
+        + escaped(adapter["host"]["version"])
         + f", spec revision {report['suite']['revision']}.\n"
     )
     cases = [(clause, case) for clause in report["clauses"] for case in clause["cases"] if case["variant"] == variant]
@@ -116,9 +120,9 @@ def _section(report: Report, variant: str) -> Iterator[str]:
         yield "|---|---|---|---|---|"
         for clause, case in broken:
             how = case["label"] or case["exception"] or case["signal"]
-            link = f" [report]({case['link']})" if re.fullmatch(r"https://[\w./#-]+", case["link"]) else ""
+            link = f" [report]({case['link']})" if LINK.fullmatch(case["link"]) else ""
             verdict = case["verdict"] + ("" if case["expectation"] == "known failure" else f" ({case['expectation']})")
-            cells = _text(case["case"]), clause["level"], verdict, _text(how), _text(case["reason"]) + link
+            cells = escaped(case["case"]), clause["level"], verdict, escaped(how), escaped(case["reason"]) + link
             yield f"| {' | '.join(cells)} |"
     else:
         yield "Nothing is broken."
@@ -132,7 +136,8 @@ def _names(ids: Iterable[Any]) -> str:
     return ", ".join(dict.fromkeys(ids))
 
 
-def _text(text: object) -> str:
-    """Text that can't become markup: one line, printable, Markdown and HTML characters escaped."""
-    line = "".join(c if c.isprintable() else " " for c in str(text))[:300]
-    return re.sub(r"([\\`*_{}\[\]<>|&])", lambda m: f"&#{ord(m[1])};", " ".join(line.split()))
+def escaped(text: object) -> str:
+    """Text that can't become markup: one line, printable, what Markdown, HTML and GitHub act on escaped."""
+    line = "".join(c if c.isprintable() else " " for c in str(text)[:300])
+    # Also what becomes a link by itself: https://…, www.…, @name.
+    return re.sub(r"[\\`*_{}\[\]<>|&~$@]|:(?=//)|(?<=www)\.", lambda m: f"&#{ord(m[0])};", " ".join(line.split()))
