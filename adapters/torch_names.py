@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from ckptspec.adapters import words
-from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Host, HostError, Region, only, Words
+from ckptspec.conformance.backend import Adapter, Capability, Checkpointer, Host, HostError, Region, Words, only
 
 OPTIONS = (
     "early_stop", "preserve_rng_state", "determinism_check", "context_fn", "debug", "respect_saved_tensors_hooks",

@@ -120,7 +120,7 @@ def execute(
         except BaseException as caught:  # also KeyboardInterrupt, pytest.exit, sys.exit: a case ends only itself
             error = caught
         observed, found = under_test.classify(error), ""
-        if observed in (Observed.BOUND, Observed.WRONG) and checkpointer.words is not None and Fact.PROCESSES not in clause.needs:
+        if observed in (Observed.BOUND, Observed.WRONG) and checkpointer.words and Fact.PROCESSES not in clause.needs:
             found = control.label(call, host, checkpointer)
     is_declared = checkpointer.capabilities.issuperset(clause.tests)
     record = Record(

@@ -189,7 +189,9 @@ class Controller:
             f"{line(test)} failed, which is no clause" for test in sorted(self.other_failures)
         ] + trouble
         is_whole = self.plan.is_everything(records)
-        scripts = writing.scripts(records, self.plan.clauses, self.plan.description, self.plan.option.case_timeout)
+        limit = self.plan.option.case_timeout
+        scripts, troubles = writing.scripts(records, self.plan.clauses, self.plan.description, limit)
+        judged.notes += troubles
         places = writing.places(scripts, is_whole=is_whole)
         report = self._report(records, judged, is_complete=is_whole, reproducers=places)
         _try(judged, lambda: writing.write(self.output.folder, scripts, places, is_whole=is_whole))

@@ -37,7 +37,7 @@ class Exploration:
     shown, if it is.
     """
 
-    examples: int = 100
+    examples: int = 50
     seed: int | None = None
     is_shrinking: bool = True
     database: str = ""
@@ -147,7 +147,7 @@ def _written(
 ) -> Iterator[tuple[Callable[..., Any], Drawn]]:
     """The functions that the text defines."""
     names: dict[str, Any] = dict(words)
-    exec(compile(drawn.text, "<drawn program>", "exec"), names)  # noqa: S102 - we have written it
+    exec(compile(drawn.text, "<drawn program>", "exec"), names)
     checkpoints: list[Any] = []
 
     def program(checkpoint: Any, *given: Any) -> Any:
@@ -190,7 +190,9 @@ def _progress(how: Exploration, found: Explored) -> Callable[[], None]:
         if how.name and time.monotonic() > last + 2:
             last = time.monotonic()
             speed = found.examples / (last - start)
-            text = f"{how.name}: {found.examples} of {how.examples} programs, {found.discarded} discarded, {speed:.0f}/s"
+            text = (
+                f"{how.name}: {found.examples} of {how.examples} programs, {found.discarded} discarded, {speed:.0f}/s"
+            )
             print(text, file=sys.__stderr__, flush=True)
 
     return show

@@ -68,9 +68,7 @@ WAYS = {
     "for one input": Way(
         ("return pull(inputs=[0], retain=True), pull()",), frozenset({Fact.RETAIN, Capability.CHOSEN_INPUTS})
     ),
-    "between draws": Way(
-        ("return ops.uniform_like(a), pull(), ops.uniform_like(a)",), frozenset({Fact.GLOBAL_RANDOM})
-    ),
+    "between draws": Way(("return ops.uniform_like(a), pull(), ops.uniform_like(a)",), frozenset({Fact.GLOBAL_RANDOM})),
     # The program has a list, `broken`, and a region of it that raises as long as there is something in the list.
     "after a failure": Way(
         (
@@ -121,6 +119,7 @@ def grammar(
     in_place: bool = False,
     autocast: bool = False,
     options: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
     policies: str = "",
     ways: tuple[str, ...] = ("once",),
     depth: int = 4,
@@ -128,23 +127,27 @@ def grammar(
     """The grammar for what a clause asks for.
 
     random, in_place, autocast: also operations that draw numbers, that change an array, and parts under autocast.
-    options: of regions, names in OPTIONS. policies: "lists" or "functions". ways: names in WAYS; all of them, if none is
-    possible. Raises MissingFact if there is no autocast.
+    options: of regions, names in OPTIONS; also: more of them, if they are offered. policies: "lists" or "functions".
+    ways: names in WAYS. Options and ways of which nothing is offered are drawn all the same, and refused.
+    Raises MissingFact if there is no autocast.
     """
     if autocast and not host.ops.has("autocast"):
         raise MissingFact(f"{host.name} has no operation 'autocast'")
     offered = checkpointer.capabilities
     has = frozenset[Fact | Capability](host.facts | offered)
     usual = [o for o in SAVING + OTHERS + SAVING if host.ops.has(*o.needs)]
+    random = random and Fact.GLOBAL_RANDOM in host.facts
     wanted = [o for o in RANDOM * random + CHANGING * in_place + (PRODUCT,) * autocast if host.ops.has(*o.needs)]
     often = len(usual) // (3 * len(wanted)) if wanted else 0  # a third as often as the usual ones together
+    possible = {o: values for o in options + also if (values := _offered(OPTIONS[o], offered))}
+    possible = possible or {o: tuple(OPTIONS[o]) for o in options}
     return Grammar(
         primals=((SQUARE, SQUARE, SQUARE),) if autocast else PRIMALS,
         operations=(*usual, *wanted * often),
         blocks=tuple(b for b in ("no_grad", *["autocast"] * (4 * autocast)) if host.ops.has(b)),
         offered=offered,
-        options=tuple((o, values) for o in options if (values := _offered(OPTIONS[o], offered))),
-        settings=("", "False", "True") if "early_stop" in options and Capability.EARLY_STOP_SETTING in offered else (),
+        options=tuple(possible.items()),
+        settings=("", "False", "True") if "early_stop" in possible and Capability.EARLY_STOP_SETTING in offered else (),
         saved=SAVED + ("uniform_like",) * random if policies else (),
         is_deciding=policies == "functions",
         ways=tuple(way for way in ways if WAYS[way].needs <= has) or ways,

@@ -82,7 +82,7 @@ class Book:
         return record
 
     def is_overdue(self, worker: str) -> bool:
-        """Whether a worker's case lasts longer than the worker itself should have allowed, library's import included."""
+        """Whether a worker's case, the library's import included, lasts longer than the worker should have allowed."""
         line = self._ran[worker]
         if not line or self.limit <= 0 or line[-1] in self.records:
             return False

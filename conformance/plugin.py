@@ -36,7 +36,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "--report": {"metavar": "DIR", "help": "where the report is written (default: reports)"},
     "--clause": {"metavar": "GLOB", "action": "append", "default": [], "help": "only clauses whose id matches"},
     "--profile": {
-        "metavar": "NAME,…",
+        "metavar": "NAME,...",
         "action": "append",
         "default": [],
         "help": "only clauses of these profiles, of which no MUST clause may be declined",

@@ -9,6 +9,7 @@ Read `Writer.write` first: it goes through the rows. `vocabulary` has the operat
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,6 @@ from ckptspec.conformance.backend import Capability
 from ckptspec.conformance.grammar import FORMS, WAYS, Grammar
 from ckptspec.conformance.vocabulary import Kind, Operation
 
-NAMES = "abc"
-"""Of the primals."""
-
 
 class Row(NamedTuple):
     """A row of the table: what the statement is, and the choices that it may need, each a byte."""
@@ -31,7 +29,7 @@ class Row(NamedTuple):
     x: int
     y: int
     z: int
-    count: int
+    amount: int
     form: int
     call: int
     option: int
@@ -41,6 +39,8 @@ class Row(NamedTuple):
 
 ROWS, WIDTH = 17, len(Row._fields)
 ZEROS = Row(*bytes(WIDTH))
+NAMES = "abc"
+"""Of the primals."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def programs(grammar: Grammar) -> st.SearchStrategy[Program]:
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array, by its name. sources: the primals that it gives gradients to. memory: the number of its own, or 0."""
+    """An array, by its name. sources: the primals that it gives gradients to. memory: whose it is; 0 may be any."""
 
     name: str
     kind: Kind
@@ -91,6 +91,10 @@ class Function:
     lasting: int | None = None
 
 
+class NothingFits(Exception):
+    """There is no value that a statement could take: it is left out."""
+
+
 class Writer:
     """Writes one program."""
 
@@ -101,9 +105,9 @@ class Writer:
         self.way = _one_of(grammar.ways, self.head.what)
         self.lines: list[str] = []
         self.ends: list[Callable[[Row], None]] = []  # of the blocks that are open
-        self.names, self.memories = itertools.count(1), itertools.count(1)
-        self.executions = 0
+        self.numbers, self.memories = itertools.count(1), itertools.count(1)
         self.used = set(NAMES)
+        self.executions = 0
         named = zip(NAMES, self.primals, strict=False)
         self.here = Function([Value(n, k, frozenset(n if k.is_floating else ())) for n, k in named])
 
@@ -111,7 +115,8 @@ class Writer:
         statements = self.statements()
         for row in self.rows:
             if row.what:
-                _one_of(statements, row.what - 1)(row)
+                with contextlib.suppress(NothingFits):
+                    _one_of(statements, row.what - 1)(row)
         if not self.executions:
             self.region(ZEROS)
         while self.ends:
@@ -142,30 +147,26 @@ class Writer:
     def results(self) -> None:
         """The program's end: something of the first primal, something of any, and mostly all that is not used yet."""
         first = self.recent(0, lambda v: "a" in v.sources)
-        second = self.recent(0, lambda v: bool(v.sources) and v is not first)
-        others = [v for v in self.here.values if v.name not in self.used] * (self.head.count % 4 > 0)
-        names = dict.fromkeys(v.name for v in (first, second, *others) if v)
+        second = [v for v in self.here.values if v.sources and v is not first][-1:]
+        others = [v for v in self.here.values if v.name not in self.used] * (self.head.amount % 4 > 0)
+        names = dict.fromkeys(v.name for v in (first, *second, *others))
         self.line(f"return {', '.join(names)},")
 
     # -- operations
 
     def operation(self, operation: Operation, row: Row) -> None:
-        """An operation, unless there is nothing that it could take."""
         rule, here = operation.rule, self.here
         if operation.operands == 1:
-            x = self.recent(row.x, lambda v: rule(v.kind) is not None)
-            taken = [x] if x else []
+            taken = [self.recent(row.x, lambda v: rule(v.kind))]
         else:
             kinds = {v.kind for v in here.values}
             usable = here.own if operation.is_change else {v.memory for v in here.values}
             x = self.recent(row.x, lambda v: v.memory in usable and any(rule(v.kind, k) for k in kinds))
-            y = x and self.recent(row.y, lambda v: rule(x.kind, v.kind) is not None)
-            taken = [x, y] if x and y else []
-        if not taken:
-            return
+            taken = [x, self.recent(row.y, lambda v: rule(x.kind, v.kind))]
         kind = rule(*(v.kind for v in taken))
-        self.used.update(v.name for v in taken)
+        assert kind is not None
         text = operation.text.format(x=taken[0].name, y=taken[-1].name, shape=kind.shape)
+        self.used.update(v.name for v in taken)
         if operation.is_change:
             self.line(text)
             return
@@ -194,17 +195,18 @@ class Writer:
             self.rebinding(row, f"if {_one_of(self.here.numbers, row.y)} % 2:", 1)
 
     def rebinding(self, row: Row, opening: str, times: int, *numbers: str) -> None:
-        """A block that at its end gives a value's name another value; what is made in it is known in it only."""
+        """A block that at its end gives a name another value; what else is made in it is known in it only."""
         here, start = self.here, self.recent(row.x, lambda v: v.kind.is_floating)
-        if start is None or not here.is_recording:
+        if not here.is_recording:
             return
         changing = Value(self.new("v"), start.kind, start.sources)
         lasting, values, known = here.lasting, len(here.values), len(here.numbers)
 
         def end(row: Row) -> None:
             inside = here.values[values + 1 :]
-            last = _recent([v for v in inside if (v.kind, v.sources) == (start.kind, start.sources)], row.x)
-            self.line(f"{changing.name} = {last.name if last else f'ops.sin({changing.name})'}")
+            like = [v for v in inside if (v.kind, v.sources) == (start.kind, start.sources)]
+            new = _recent(like, row.x).name if like else f"ops.sin({changing.name})"
+            self.line(f"{changing.name} = {new}")
             self.used.update(v.name for v in inside)
             self.ends.pop()
             del here.values[values + 1 :], here.numbers[known:]
@@ -222,6 +224,8 @@ class Writer:
         """Statements without gradients, or under autocast."""
         here, opening = self.here, f"with ops.{block}({'a' * (block == 'autocast')}):"
         before = here.is_recording, here.is_autocast
+        if here.is_autocast if block == "autocast" else not here.is_recording:
+            return
 
         def end(row: Row) -> None:
             if self.lines[-1].endswith(opening):
@@ -233,12 +237,13 @@ class Writer:
         here.is_recording &= block != "no_grad"
         here.is_autocast |= block == "autocast"
 
+    # -- regions
+
     def region(self, row: Row) -> None:
         """The beginning of a region. It knows the values around it, and what it is given by other names."""
         outer, offered = self.here, self.grammar.offered
-        if outer.depth == self.grammar.depth:
-            return
-        if not outer.is_recording and Capability.FORWARD_GRAPH not in offered:
+        has_graph = Capability.FORWARD_GRAPH in offered
+        if outer.depth == self.grammar.depth or not (outer.is_recording or has_graph):
             return
         captured = outer.values[: outer.lasting]
         if Capability.FREE_CAPTURES not in offered:
@@ -264,23 +269,23 @@ class Writer:
             self.line(line)
         if self.way == "after a failure" and row.decision % 2 == 0:
             self.line("if broken: raise KeyError(broken[0])")
-        x = self.recent(0, lambda v: bool(v.sources))
+        x = self.recent(0, lambda v: v.sources)
         self.value(f"probe({x.name})", x.kind, x.sources)
 
     def arguments(self, row: Row, inner: Function) -> tuple[list[str], list[str], list[str]]:
         """A region's parameters, what is passed for them, and how the region takes arrays out of containers."""
         outer, offered = self.here, self.grammar.offered
-        chosen = [self.recent(byte) for byte in row[1 : 1 + (1, 2, 3, 0)[row.count % 4]]]
+        chosen = [self.recent(byte) for byte in (row.x, row.y, row.z)[: (1, 2, 3, 0)[row.amount % 4]]]
         if Capability.CAPTURED_ONLY not in offered:
-            chosen[:1] = [self.recent(row.x, lambda v: bool(v.sources))]
+            chosen[:1] = [self.recent(row.x, lambda v: v.sources)]
         forms = [form for form in (*FORMS[:1] * 3, *FORMS) if form.needs <= offered]
         digits = [row.form // len(forms) ** i for i in range(3)]
         given = [(v, self.new("v"), _one_of(forms, digit)) for v, digit in zip(chosen, digits, strict=False)]
         given.sort(key=lambda argument: "=" in argument[2].passed)  # keywords come last
+        self.used.update(v.name for v in chosen)
         inner.values += [Value(name, v.kind, v.sources, next(self.memories)) for v, name, _ in given]
         parameters = [name for _, name, _ in given]
-        passed = [form.passed.format(inside=name, outside=value.name) for value, name, form in given]
-        self.used.update(value.name for value, _, _ in given)
+        passed = [form.passed.format(inside=name, outside=v.name) for v, name, form in given]
         if row.call % 3 == 2:
             inner.numbers.append(self.new("n"))
             parameters.insert(0, inner.numbers[0])
@@ -289,7 +294,7 @@ class Writer:
 
     def options(self, row: Row) -> str:
         """A region's options, as keywords."""
-        texts, rest = [], row.option
+        texts, rest = list[str](), row.option
         for name, values in self.grammar.options:
             rest, chosen = divmod(rest, len(values) + 1)
             texts += [f"{name}={values[chosen - 1]}"] * (chosen > 0)
@@ -312,32 +317,33 @@ class Writer:
             x = inner.values[-1]
             self.value(f"ops.sin({x.name})", x.kind, x.sources)
         usable = inner.values[known:]
-        if Capability.FORWARD_GRAPH not in offered:
+        if Capability.FORWARD_GRAPH not in offered:  # every result has a gradient, and is no array from outside
             others = {0, *(v.memory for v in inner.values[:known])}
             usable = [v for v in usable if v.sources and v.memory not in others]
         first = _recent([v for v in usable if v.sources] or usable, 0)
         unused = [v for v in usable if v.name not in self.used and v is not first] or usable
-        others = [_recent(unused, byte) for byte in row[1 : 1 + row.count % 4]]
-        results = list(dict.fromkeys([first, *others]))
-        names = [v.name for v in results]
-        form = row.form % 3 if Capability.STRUCTURED_RESULTS in offered else 0
-        returned = (
-            ", ".join(names),
-            f"[{', '.join(names)}]",
-            f"{{{', '.join(f'{chr(97 + i)!r}: {name}' for i, name in enumerate(names))}}}",
-        )[form]
+        more = [_recent(unused, byte) for byte in (row.x, row.y, row.z)[: row.amount % 4]]
+        results = list(dict.fromkeys([first, *more]))
+        given = [Value(self.new("v"), v.kind, v.sources, next(self.memories)) for v in results]
+        names, targets = ", ".join(v.name for v in results), ", ".join(v.name for v in given)
+        named = ", ".join(f'"{key}": {v.name}' for key, v in zip("klmn", results, strict=False))
+        returned, taken = _one_of(
+            (
+                (names, f"{targets} = {call}"),
+                (f"[{names}]", f"[{targets}] = {call}"),
+                (f"{{{named}}}", f"[{targets}] = {call}.values()"),
+            ),
+            row.form if Capability.STRUCTURED_RESULTS in offered else 0,
+        )
         self.line(f"return {returned}")
         self.ends.pop()
         self.here = outer
         if setting:
             self.line(f"with checkpoint.early_stop({setting}):")
-        given = [Value(self.new("v"), v.kind, v.sources, next(self.memories)) for v in results]
-        targets = ", ".join(v.name for v in given)
-        taken = (f"{targets} = {call}", f"[{targets}] = {call}", f"[{targets}] = {call}.values()")[form]
         self.line("    " * bool(setting) + taken)
         outer.values += given
 
-    # -- names and lines
+    # -- values and lines
 
     def value(self, text: str, kind: Kind, sources: frozenset[str], memory: int | None = None) -> None:
         """A new value; its memory is its own unless it is that of another."""
@@ -348,12 +354,12 @@ class Writer:
         here.values.append(Value(self.new("v"), kind, sources if here.is_recording else frozenset(), memory))
         self.line(f"{here.values[-1].name} = {text}")
 
-    def recent(self, byte: int, fits: Callable[[Value], object] = bool) -> Value | None:
-        """A value that fits; the last one for 0, and later ones are likelier."""
+    def recent(self, byte: int, fits: Callable[[Value], object] = bool) -> Value:
+        """A value that fits; the last one for 0, and later ones are likelier. Raises NothingFits."""
         return _recent([v for v in self.here.values if fits(v)], byte)
 
     def new(self, prefix: str) -> str:
-        return f"{prefix}{next(self.names)}"
+        return f"{prefix}{next(self.numbers)}"
 
     def line(self, text: str) -> None:
         self.lines.append("    " * (1 + len(self.ends)) + text)
@@ -366,5 +372,7 @@ def _one_of(choices: Sequence[T], byte: int) -> T:
     return choices[byte % len(choices)]
 
 
-def _recent(values: Sequence[Value], byte: int) -> Value | None:
-    return values[-1 - (byte * byte * len(values) >> 16)] if values else None
+def _recent(values: Sequence[Value], byte: int) -> Value:
+    if not values:
+        raise NothingFits
+    return values[-1 - (byte * byte * len(values) >> 16)]

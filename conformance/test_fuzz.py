@@ -151,13 +151,13 @@ def test_nothing_of_any_program_is_held_after_its_backward(under_test):
         held, plain = seen.held.after_backward, seen.plain.held.after_backward
         assert held <= plain, "more is held after backward than by the plain run"
 
-    under_test.explore(check, random=under_test.ops.has("uniform_like"))
+    under_test.explore(check, random=True)
 
 
 @clause("FUZZ-11", MUST, tests=Capability.FREE_CAPTURES, needs=(Fact.RETAIN,))
 def test_any_program_can_be_differentiated_in_any_way(under_test):
-    """However backward goes through any program, whatever options its regions have, the gradients are those of the plain
-    run: twice, over one output and then another, for one input and then all, with draws before and after.
+    """However backward goes through any program, whatever options its regions have, the gradients are those of the
+    plain run: twice, over one output and then another, for one input and then all, with draws before and after.
 
     Source: torch.utils.checkpoint.
     """
@@ -167,8 +167,8 @@ def test_any_program_can_be_differentiated_in_any_way(under_test):
 
     under_test.explore(
         check,
-        random=under_test.ops.has("uniform_like"),
-        options=("early_stop", "determinism_check"),
+        random=True,
+        also=("early_stop", "determinism_check"),
         ways=("in parts", "for one input", "between draws", "twice"),
     )
 
@@ -183,7 +183,9 @@ def test_a_group_of_backward_calls_is_right_or_refused(under_test):
 
     def check(program, primals, drawn):
         seen = under_test.attempt(program, *primals, replays=0, tolerance=drawn.tolerance, backward=drawn.backward)
-        assert max(seen.backward.values(), default=0) <= drawn.executions, "calls within a group did not share their replays"
+        assert max(seen.backward.values(), default=0) <= drawn.executions, (
+            "calls within a group did not share their replays"
+        )
 
     under_test.explore(check, random=True, ways=("in a group",))
 
@@ -226,4 +228,4 @@ def test_any_program_can_be_differentiated_after_a_replay_that_raised(under_test
     def check(program, primals, drawn):
         under_test.run(program, *primals, replays=0, tolerance=drawn.tolerance, backward=drawn.backward)
 
-    under_test.explore(check, random=under_test.ops.has("uniform_like"), ways=("after a failure",))
+    under_test.explore(check, random=True, ways=("after a failure",))

@@ -1,7 +1,7 @@
 """The operations that drawn programs are made of: how each is written, what it takes, and what it gives.
 
-An operation is text in which `{x}` and `{y}` stand for its operands, and a rule that says for kinds of arrays whether it
-applies and what kind its result is. What it needs of a host stands in its text.
+An operation is text in which `{x}` and `{y}` stand for its operands, and a rule that says for kinds of arrays whether
+it applies and what kind its result is. What it needs of a host stands in its text.
 """
 
 from __future__ import annotations

@@ -74,11 +74,11 @@ class HookCounts:
     __slots__ = ("before",)
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
-        self.before = [(t, *map(len, _hooks(t))) for t in tensors if t.requires_grad]
+        self.before = [(t, _counts(t)) for t in tensors if t.requires_grad]
 
     def grown(self) -> list[Tensor]:
         """The tensors that have more of them now."""
-        return [t for t, *counts in self.before if [*map(len, _hooks(t))] != counts]
+        return [t for t, counts in self.before if _counts(t) != counts]
 
 
 class hooks_kept(HookCounts):
@@ -92,7 +92,7 @@ class hooks_kept(HookCounts):
         pass
 
     def __exit__(self, *exc: Any) -> None:
-        for tensor, *counts in self.before:
+        for tensor, counts in self.before:
             for hooks, count in zip(_hooks(tensor), counts, strict=True):
                 while len(hooks) > count:
                     hooks.popitem()
@@ -101,6 +101,10 @@ class hooks_kept(HookCounts):
 def _hooks(tensor: Tensor) -> tuple[dict[int, Any], dict[int, Any]]:
     """The hooks on a tensor's gradient, and those that follow its accumulation."""
     return tensor._backward_hooks or {}, tensor._post_accumulate_grad_hooks or {}
+
+
+def _counts(tensor: Tensor) -> list[int]:
+    return [len(hooks) for hooks in _hooks(tensor)]
 
 
 # The running group: autograd hands this thread-local to its device threads, a Python one would be lost there.

@@ -1,6 +1,6 @@
 """Faults on the tape, each an adapter's variant with words for reproducers, which call the variant itself.
 
-    pytest conformance --adapter=tests/reproducible.py:adapter --clause=GRAD-01
+pytest conformance --adapter=tests/reproducible.py:adapter --clause=GRAD-01
 """
 
 from __future__ import annotations

@@ -228,7 +228,9 @@ _pad: Operation = Operation(
 _index: Operation = Operation(
     "index", lambda x, index: x[index].copy(), lambda g, index, like: _put(g, index=index, like=like)
 )
-_put: Operation = Operation("put", lambda x, index, like: _in_zeros(x, index, like), lambda g, index: _index(g, index=index))
+_put: Operation = Operation(
+    "put", lambda x, index, like: _in_zeros(x, index, like), lambda g, index: _index(g, index=index)
+)
 _probe: Operation = Operation("probe", lambda x, executed: (executed(), x.copy())[1], lambda g: g)
 zeros_like: Operation = Operation("zeros_like", np.zeros_like)
 ones_like: Operation = Operation("ones_like", np.ones_like)
@@ -534,8 +536,8 @@ def _map(structure: Any, kind: type, change: Callable[[Any], Any]) -> Any:
 OPERATIONS: dict[str, Callable[..., Variable]] = {
     operation.name: operation
     for operation in (
-        add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, absolute, less, where, matmul,
-        zeros_like, ones_like, uniform_like,
+        add, subtract, multiply, divide, negative, square, sqrt, exp, log, sin, cos, tanh, absolute, where, matmul,
+        less, zeros_like, ones_like, uniform_like,
     )
 } | {
     "sum": sum_, "mean": mean, "relu": relu, "sigmoid": sigmoid, "dropout": dropout, "noisy_relu": noisy_relu,

@@ -102,7 +102,7 @@ def the_debug_setting_is_ignored(patch: pytest.MonkeyPatch, checkpointer: Checkp
     return with_api(checkpointer, set_checkpoint_debug_enabled=lambda enabled: contextlib.nullcontext())
 
 
-@witness("ERR-10", "ERR-11")
+@witness("ERR-10", "ERR-11", "FUZZ-15")
 def a_failed_replay_is_not_repeated(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """After a replay failed, the next backward takes what there is, and zeros for the rest."""
     run, failed = frame.Replay.run, []

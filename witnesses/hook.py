@@ -28,7 +28,9 @@ def arguments_bypass_surrounding_hooks(patch: pytest.MonkeyPatch, checkpointer: 
     patch.setattr(
         nonreentrant,
         "Arguments",
-        lambda args, kwargs, tensors, captured, hooked, nested: Arguments(args, kwargs, tensors, captured, False, nested),
+        lambda args, kwargs, tensors, captured, hooked, nested: Arguments(
+            args, kwargs, tensors, captured, False, nested
+        ),
     )
 
 

@@ -7,6 +7,7 @@ import torch
 
 from ckptspec.conformance.backend import Checkpointer, Region
 from ckptspec.reference import engine, frame, nonreentrant, reentrant
+from ckptspec.reference.arguments import Arguments
 from ckptspec.witnesses.witness import with_region, witness, wrapping
 
 
@@ -105,7 +106,7 @@ def functions_are_kept(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) ->
 @witness("NEST-12")
 def an_array_is_saved_once_a_call(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> None:
     """An array that stands in several places among an inner region's arguments is saved for the first place only."""
-    right = nonreentrant.Arguments
+    right: Any = Arguments
     patch.setattr(nonreentrant, "Arguments", lambda *args, nested, **kwargs: right(*args, nested=False, **kwargs))
 
 

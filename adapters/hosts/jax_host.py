@@ -62,9 +62,10 @@ def _dropout(x: Array, p: float, *, key: Array) -> Array:
 
 def _custom(forward: Callable[[Array], Array], backward: Callable[[Array, Array], Array]) -> Callable[[Array], Array]:
     """A function with a backward of its own, which is given the gradient and the input."""
-    function = jax.custom_vjp(forward)
+    function: Any = jax.custom_vjp(forward)
     function.defvjp(lambda x: (forward(x), x), lambda x, gradient: (backward(gradient, x),))
-    return function
+    custom: Callable[[Array], Array] = function
+    return custom
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {

@@ -28,7 +28,7 @@ _executed: dict[int, Callable[[], None]] = {}
 """Who is told of an execution: an operator's arguments can be numbers, not functions."""
 
 
-_LIBRARY = torch.library.Library("ckptspec", "DEF")
+_LIBRARY: Any = torch.library.Library("ckptspec", "DEF")  # type: ignore[no-untyped-call]
 """Where the probe is defined; `torch.library.custom_op` would import the compiler, which takes a second."""
 
 
@@ -52,12 +52,12 @@ def _custom(forward: Callable[[Array], Array], backward: Callable[[Array, Array]
 
     class Custom(torch.autograd.Function):
         @staticmethod
-        def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        def forward(context: Any, x: Array) -> Array:
             context.save_for_backward(x)
             return forward(x)
 
         @staticmethod
-        def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        def backward(context: Any, gradient: Array) -> Array:
             return backward(gradient, *context.saved_tensors)
 
     function: Callable[[Array], Array] = Custom.apply

@@ -84,6 +84,7 @@ class Probe:
 
     def __init__(self, name=""):
         self.name = name
+        self.executions = 0  # if .executions
 
     def __call__(self, x):
         return probe_primitive.bind(x, probe=self)
@@ -95,6 +96,7 @@ probe_primitive = Primitive("probe")
 
 @probe_primitive.def_impl
 def execute(x, *, probe):
+    probe.executions += 1  # if .executions
     getattr(now, now.phase)[probe] += 1
     return jnp.copy(x)
 

@@ -44,12 +44,14 @@ class ProbeOperator:
 
     def __init__(self, name=""):
         self.name = name
+        self.executions = 0  # if .executions
 
     def __call__(self, x):
         return probe_operator(x, self)
 
 
 def _execute(x, probe):
+    probe.executions += 1  # if .executions
     getattr(now, now.phase)[probe] += 1
     return x.clone()
 

@@ -133,8 +133,10 @@ class Probe:
 
     def __init__(self, name=""):
         self.name = name
+        self.executions = 0  # if .executions
 
     def __call__(self, x):
+        self.executions += 1  # if .executions
         getattr(now, now.phase)[self] += 1
         return x.clone()
 
@@ -146,6 +148,7 @@ class ProbeOperator:
 
     def __init__(self, name=""):
         self.every.append(self)
+        self.executions = 0  # if .executions
 
     def __call__(self, x):
         return probe_operator(x, self.every.index(self))
@@ -153,6 +156,7 @@ class ProbeOperator:
 
 @torch.library.custom_op("reproducer::probe", mutates_args=())
 def probe_operator(x: torch.Tensor, number: int) -> torch.Tensor:
+    ProbeOperator.every[number].executions += 1  # if .executions
     getattr(now, now.phase)[ProbeOperator.every[number]] += 1
     return x.clone()
 

@@ -82,7 +82,8 @@ def _run(path: pathlib.Path, *arguments: str) -> tuple[int, str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("python -m ckptspec.conformance.reproducer", description="Run reproducers.")
     parser.add_argument("places", nargs="+", type=pathlib.Path, metavar="PLACE", help="reports, or folders of them")
-    parser.add_argument("-n", type=int, default=min(os.cpu_count() or 1, 4), help="scripts at a time (default: %(default)s)")
+    count = min(os.cpu_count() or 1, 4)
+    parser.add_argument("-n", type=int, default=count, help="scripts at a time (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     try:
         found = list(scripts(chosen.places))

@@ -7,7 +7,7 @@ import json
 import operator
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ckptspec.conformance.reproducer.source import Source, bound, names
@@ -42,7 +42,9 @@ def folded(text: str, parameters: Mapping[str, Any], truthy: Collection[str] = (
 
 def literal(value: object) -> str:
     """A constant as Python text."""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+    if isinstance(value, str) and value.isprintable():
+        return json.dumps(value, ensure_ascii=False)
+    return ascii(value)
 
 
 class _Folding(ast.NodeVisitor):
@@ -112,7 +114,8 @@ class _Folding(ast.NodeVisitor):
         if isinstance(table, ast.Name):
             table = self.tables.get(table.id, table)
         if isinstance(table, ast.Dict) and (wanted := self.value(key)) is not UNKNOWN:
-            return next((v for k, v in zip(table.keys, table.values, strict=True) if k and self.value(k) == wanted), default)
+            entries = zip(table.keys, table.values, strict=True)
+            return next((value for k, value in entries if k and self.value(k) == wanted), default)
         return node
 
     # -- expressions
@@ -149,7 +152,8 @@ class _Folding(ast.NodeVisitor):
         self.generic_visit(node)
         called = self.chosen(node.func)
         for keyword in node.keywords:
-            if isinstance(keyword.value, ast.Name) and keyword.value.id == keyword.arg and self.value(keyword.value) is None:
+            is_passed_on = isinstance(keyword.value, ast.Name) and keyword.value.id == keyword.arg
+            if is_passed_on and self.value(keyword.value) is None:
                 self.source.exchange(node, keyword, "")
         match node:
             case ast.Call(func=ast.Name(id="getattr"), args=[thing, name]) if isinstance(self.value(name), str):
@@ -161,7 +165,8 @@ class _Folding(ast.NodeVisitor):
         """`**{"name": value}` as `name=value`."""
         self.generic_visit(node)
         if node.arg is None and isinstance(node.value, ast.Dict):
-            given = [(self.value(k) if k else UNKNOWN, v) for k, v in zip(node.value.keys, node.value.values, strict=True)]
+            entries = zip(node.value.keys, node.value.values, strict=True)
+            given = [(self.value(name) if name else UNKNOWN, value) for name, value in entries]
             if all(isinstance(name, str) for name, _ in given):
                 text = ", ".join(f"{name}={self.source.of(value)}" for name, value in given)
                 self.source.replace(self.source.span(node), text)
@@ -188,22 +193,29 @@ class _Folding(ast.NodeVisitor):
     def visit_If(self, node: ast.If) -> None:
         self.visit(node.test)
         self.visit_block(node.body)
-        if not self.is_elif(node.orelse):
-            self.visit_block(node.orelse)
-        else:
-            self.visit(node.orelse[0])
-        if (block := self.block(node)) is None:
-            return
-        if not block:
-            self.source.delete(node)
-        elif block[0] is not node:
-            start, _ = self.source.lines(block[0])
-            _, end = self.source.lines(block[-1])
-            text = self.source.rendered((start, end))
-            if self.is_elif(block):
-                text = text.replace("elif", "if", 1)
-            indent = " " * node.col_offset
-            self.source.replace(self.source.lines(node), textwrap.indent(textwrap.dedent(text), indent))
+        self.visit_block(node.orelse)
+        for branch in [node, *self.open_branches(node)]:
+            block = self.block(branch)
+            if block == []:
+                self.source.delete(branch)
+            elif block is not None and block[0] is not branch and (branch is node or not self.is_elif(block)):
+                self.source.replace(self.source.lines(branch), self.put(branch, block, is_else=branch is not node))
+
+    def open_branches(self, node: ast.If) -> Iterator[ast.If]:
+        """The decided `elif` of an open `if`."""
+        if self.block(node) is None and self.is_elif(node.orelse):
+            branch = node.orelse[0]
+            assert isinstance(branch, ast.If)
+            if self.block(branch) is not None:
+                yield branch
+
+    def put(self, branch: ast.If, block: list[ast.stmt], *, is_else: bool) -> str:
+        """The text of a block in the place of the `if` or `elif` that comes down to it."""
+        start, end = self.source.commented(block[0])[0], self.source.lines(block[-1])[1]
+        text, indent = textwrap.dedent(self.source.rendered((start, end))), " " * branch.col_offset
+        if self.is_elif(block):
+            text = text.replace("elif", "if", 1)
+        return f"{indent}else:\n{textwrap.indent(text, indent + '    ')}" if is_else else textwrap.indent(text, indent)
 
     def is_elif(self, block: list[ast.stmt]) -> bool:
         if len(block) != 1 or not isinstance(block[0], ast.If):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 import pathlib
@@ -20,7 +21,7 @@ from ckptspec.conformance.clause import Clause
 from ckptspec.conformance.printable import line
 from ckptspec.conformance.reproducer.exploring import is_exploring, settled
 from ckptspec.conformance.reproducer.folding import folded, literal
-from ckptspec.conformance.reproducer.source import Source, tidy
+from ckptspec.conformance.reproducer.source import Source, free, tidy
 from ckptspec.conformance.reproducer.spelling import Unspeakable, spelled
 from ckptspec.conformance.reproducer.trimming import RUNS, Aim, is_use, label, runs, trimmed
 from ckptspec.conformance.reproducer.vocabulary import Definition, Vocabulary, mentions, read, taken
@@ -68,7 +69,7 @@ class Fault:
                 return f"{self.limit:g}"
             case Verdict.WRONG:
                 return literal(f"{record.label}:")
-        return literal(f"{record.exception} in {record.phase}:" if record.exception else record.label)
+        return literal((f"{record.exception} in {record.phase}:" if record.exception else record.label)[:80])
 
     @property
     def title(self) -> str:
@@ -89,28 +90,31 @@ def reproducer(clause: Clause, fault: Fault, words: Words, library: str) -> str:
         raise Unspeakable("it takes several processes")
     text = trimmed(folded(_program(clause, fault), _parameters(clause, fault.record.parameters)), fault.aim)
     tree = ast.parse(text)
+    if "drawn" in free(tree):
+        raise Unspeakable("how often a drawn program may be executed is not known")
     stage = "bounds" if fault.record.verdict is Verdict.FAIL or _uses_results(tree) else "values"
     texts = _texts(stage, words)
-    known = read(texts, words.names, ())
+    known = _known(tuple(texts), tuple(words.names.items()))
     probe, options = _probe(tree, fault), _options(tree, known)
     keywords = {"plain", "backward", "tolerance" if stage == "values" else "replays" if fault.is_unreplayed else ""}
     main = tidy(re.sub("  # noqa.*", "", spelled(text, known, probe, keywords)))
     ending, named = _ending(ast.parse(main), fault)
     named["OPTIONS"] = "{" + ", ".join(map(literal, options)) + "}"
-    ignored = "".join(f"{name}=None, " for name in options)
-    texts = [text.replace("OPTIONS=None, ", ignored) for text in texts]
+    texts.insert(-1, _plainly(options))
     conditions = mentions(ast.parse(main)) | _always_given(ast.parse(main))
     conditions |= {
         name
         for name, is_met in {
             "replays": fault.is_unreplayed,
-            "now": bool(fault.record.exception) or _uses_results(tree) or probe != "identity",
+            "now": bool(fault.record.exception or _uses_results(tree) or ".attempt" in mentions(tree))
+            or probe != "identity",
             "OPTIONS": bool(options),
             "seed": any(re.search(r"^(seed =|def seed)", text, re.M) for text in texts),
         }.items()
         if is_met
     }
-    return _assembled(_docstring(clause, fault, library), main, ending, read(texts, {**words.names, **named}, conditions))
+    vocabulary = read(texts, {**words.names, **named}, conditions)
+    return _assembled(_docstring(clause, fault, library), main, ending, vocabulary)
 
 
 def _texts(stage: str, words: Words) -> list[str]:
@@ -118,6 +122,20 @@ def _texts(stage: str, words: Words) -> list[str]:
     files = [STAGE / f"{name}.py" for name in (stage, "handles", "endings")]
     imports = "".join(f"import {name}\n" for name in words.imports)
     return [f.read_text() for f in (*files, *map(pathlib.Path, words.files))] + [imports]
+
+
+@functools.cache
+def _known(texts: tuple[str, ...], names: tuple[tuple[str, str], ...]) -> Vocabulary:
+    """What programs say, before it is known what a script needs."""
+    return read(texts, dict(names), ())
+
+
+def _plainly(options: list[str]) -> str:
+    """A plain call, which takes no notice of options."""
+    given = "".join(f"{name}=None, " for name in options)
+    if len(given) < 50:
+        return f"plainly = lambda function, *args, {given}**kwargs: function(*args, **kwargs)\n"
+    return f"def plainly(function, *args, {given}**kwargs):\n    return function(*args, **kwargs)\n"
 
 
 # -- the clause
@@ -161,7 +179,7 @@ def _uses_results(tree: ast.AST) -> bool:
 def _probe(tree: ast.AST, fault: Fault) -> str:
     """What a probe is: something that counts only where counts matter, an operator only where it must be one."""
     results = _results(tree)
-    is_counting = fault.is_unreplayed
+    is_counting = fault.is_unreplayed or ".executions" in mentions(tree)
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr="forward" | "backward", value=ast.Name(id=name)):
@@ -213,7 +231,7 @@ def _ending(main: ast.AST, fault: Fault) -> tuple[str, dict[str, str]]:
     if "plain=" in mentions(main):  # a program whose plain run tells another story
         shown |= {"value", "gradient"}
     if control and control in shown and kind == "assertion":
-        kind, told["CONTROL"] = "bound", literal(control)
+        kind, told["CONTROL"] = "bound", literal(control[:80])
     return kind, told | {"EXPECTED": literal(f"expected: {expected}\nobserved:")}
 
 

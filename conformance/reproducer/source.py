@@ -30,6 +30,14 @@ class Source:
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
         return self._starts[first - 1], self._starts[node.end_lineno or first]
 
+    def commented(self, node: ast.stmt) -> tuple[int, int]:
+        """`lines`, with the comments directly above."""
+        start, end = self.lines(node)
+        at = self._starts.index(start)
+        while at > 0 and self._bytes[self._starts[at - 1] : self._starts[at]].lstrip().startswith(b"#"):
+            at -= 1
+        return self._starts[at], end
+
     def replace(self, span: tuple[int, int], text: str) -> None:
         start, end = span
         self._edits = {(s, e): t for (s, e), t in self._edits.items() if e <= start or s >= end or (s, e) == span}
@@ -114,9 +122,7 @@ def bound(tree: ast.AST) -> Iterator[str]:
             yield node.id
         elif isinstance(node, ast.arg):
             yield node.arg
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            yield node.name
-        elif isinstance(node, ast.ExceptHandler) and node.name:
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name:
             yield node.name
 
 

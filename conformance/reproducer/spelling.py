@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from ckptspec.conformance.reproducer.source import Source, bound, pairs
-from ckptspec.conformance.reproducer.trimming import UNDER_TEST, is_use, runs
+from ckptspec.conformance.reproducer.trimming import UNDER_TEST, is_use
 from ckptspec.conformance.reproducer.vocabulary import Vocabulary
 
 
@@ -148,8 +148,12 @@ class _Spelling(ast.NodeVisitor):
         if isinstance(checkpoint, ast.Call) and getattr(checkpoint.func, "attr", "") == "using":
             using, checkpoint = checkpoint, checkpoint.func.value  # type: ignore[attr-defined]
         self.visit(checkpoint)
-        rest = self.options(node) if handle == "decorator" else ", ".join(map(self.source.of, (*node.args, *node.keywords)))
-        given = [self.source.of(checkpoint), rest, self.options(using) if using else ""]
+        arguments = map(self.source.of, (*node.args, *node.keywords))
+        given = [
+            self.source.of(checkpoint),
+            self.options(node) if handle == "decorator" else ", ".join(arguments),
+            self.options(using) if using else "",
+        ]
         return f"{self.word('handles', handle)}({', '.join(filter(None, given))})"
 
     def given(self, node: ast.Call, using: ast.Call | None) -> str:

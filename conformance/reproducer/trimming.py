@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from ckptspec.conformance.reproducer.source import Source, free, names, pairs
@@ -55,34 +55,21 @@ def trimmed(text: str, aim: Aim) -> str:
 
 
 def _without_other_faults(text: str, aim: Aim) -> str:
-    """Without the assertions that have another label, but for those in front, which say that the label can be judged.
+    """Without the clause's assertions that have another label, but for those in front, without which it says little.
 
-    The one that is left says what it found.
+    What functions assert is a part of the program. The assertion that is left says what it found.
     """
     source = Source(text)
     (function,) = source.tree.body
     assert isinstance(function, ast.FunctionDef)
-    last = max((n.lineno for n in ast.walk(function) if aim.label and label(n) == aim.label), default=0)  # type: ignore[attr-defined]
-    for block in _blocks(function):
-        kept = 0
-        for statement in block:
-            is_guard = block is function.body and statement.lineno < last
-            if not label(statement) or label(statement) == aim.label or is_guard:
-                kept += 1
-            elif kept or statement is not block[-1]:
-                source.delete(statement)
-            else:
-                source.replace(source.span(statement), "pass")
-            if aim.label and label(statement) == aim.label:
-                _tell(source, statement)  # type: ignore[arg-type]
+    asserted = [s for s in function.body if label(s)]
+    last = max((i for i, s in enumerate(asserted) if label(s) == aim.label), default=-1)
+    for statement in asserted[last + 1 :]:
+        source.delete(statement)
+    for statement in asserted[: last + 1]:
+        if label(statement) == aim.label:
+            _tell(source, statement)  # type: ignore[arg-type]
     return source.result()
-
-
-def _blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
-    for node in ast.walk(tree):
-        for name in ("body", "orelse", "finalbody"):
-            if isinstance(block := getattr(node, name, None), list) and block:
-                yield block
 
 
 def _tell(source: Source, assertion: ast.Assert) -> None:
@@ -109,7 +96,7 @@ def _without_what_is_unused(text: str, aim: Aim) -> str:
     root: ast.stmt | None = None
     if not aim.label and 0 < aim.runs <= len(direct) == len(runs(function)):
         root, _ = direct[aim.runs - 1]
-    elif not aim.label:
+    elif not aim.label or aim.label not in map(label, body):
         return text
     local = {s.name: s for s in body if isinstance(s, ast.FunctionDef | ast.ClassDef)}
     stateless = {n for s in body if isinstance(s, ast.Assign) for n in _stateless(s)} | set(local) | {UNDER_TEST}
@@ -136,7 +123,7 @@ def _run(statement: ast.stmt) -> ast.Call | None:
 
 
 def _is_needed(
-    statement: ast.stmt, live: set[str], local: dict[str, ast.stmt], stateless: Iterable[str], aim: Aim
+    statement: ast.stmt, live: set[str], local: Mapping[str, ast.stmt], stateless: Iterable[str], aim: Aim
 ) -> bool:
     match statement:
         case ast.Assert():
@@ -152,7 +139,7 @@ def _is_needed(
     return True
 
 
-def _reached(tree: ast.AST, local: dict[str, ast.stmt]) -> set[str]:
+def _reached(tree: ast.AST, local: Mapping[str, ast.stmt]) -> set[str]:
     """The names that a piece mentions, itself or through the functions of the clause."""
     found, new = set[str](), free(tree)
     while new:

@@ -81,7 +81,8 @@ def read(texts: Iterable[str], named: Mapping[str, str], mentioned: Collection[s
     named: names -> what stands for them. mentioned: what the program and its definitions mention, for conditions.
     """
     found, texts = Vocabulary(), [_conditioned(text, mentioned) for text in texts]
-    named = {n: substituted(path, named) for text in texts for n, path in _synonyms(text) if n not in named} | dict(named)
+    synonyms = {name: substituted(path, named) for text in texts for name, path in _synonyms(text)}
+    named = {**synonyms, **named}
     for text in texts:
         source = Source(substituted(text, named))
         for statement in source.tree.body:
@@ -124,7 +125,9 @@ def substituted(text: str, named: Mapping[str, str]) -> str:
             case ast.Import() | ast.ImportFrom():
                 source.replace(source.span(node), _import(node, named))
     for node in ast.walk(source.tree):
-        for keyword in node.keywords if isinstance(node, ast.Call) else ():
+        if not isinstance(node, ast.Call):
+            continue
+        for keyword in node.keywords:
             if keyword.arg is None and isinstance(keyword.value, ast.Name) and keyword.value.id in named:
                 source.exchange(node, keyword, named[keyword.value.id])
     for statement in source.tree.body:
@@ -160,8 +163,8 @@ def _enter(found: Vocabulary, source: Source, statement: ast.stmt, mentioned: Co
         case ast.Import() | ast.ImportFrom():
             for alias in statement.names:
                 name = alias.asname or alias.name
-                text = f"import {alias.name}" if isinstance(statement, ast.Import) else f"from {statement.module} import {alias.name}"
-                text += f" as {alias.asname}" if alias.asname else ""
+                origin = f"from {statement.module} " if isinstance(statement, ast.ImportFrom) else ""
+                text = f"{origin}import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
                 found.definitions[name] = Definition(name, text, frozenset(), is_import=True)
         case ast.Expr(value=ast.Call()) | ast.Assign():
             _append(found, statement, source.of(statement))
@@ -187,7 +190,7 @@ def _spare_entries(source: Source, table: ast.Dict, mentioned: Collection[str]) 
     pairs = [
         (source.of(k), source.of(v))
         for k, v in zip(table.keys, table.values, strict=True)
-        if k is not None and (not isinstance(k, ast.Constant) or f"'{k.value}'" in mentioned)
+        if k is not None and (not isinstance(k, ast.Constant) or f"'{k.value!s}'" in mentioned)
     ]
     source.replace(source.span(table), "{" + ", ".join(f"{k}: {v}" for k, v in pairs) + "}")
 

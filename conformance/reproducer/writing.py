@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import pathlib
 import re
 from collections.abc import Iterable, Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from ckptspec.conformance.backend import Words
 from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import Clause
+from ckptspec.conformance.printable import line
 from ckptspec.conformance.report import model
 from ckptspec.conformance.reproducer.script import Fault, reproducer
 from ckptspec.conformance.reproducer.spelling import Unspeakable
@@ -22,19 +22,26 @@ FOLDER = "reproducers"
 
 def scripts(
     records: Iterable[Record], clauses: Mapping[str, Clause], description: Mapping[str, Any], limit: float
-) -> dict[str, str]:
-    """Case -> the script that shows what failed. description: the preflight's. limit: seconds of a case, 0: none.
+) -> tuple[dict[str, str], list[str]]:
+    """Case -> the script that shows what failed; and what was in the way of others, a line each.
 
-    Left out are cases that hold, and those of which a script cannot speak: no words, or several processes.
+    description: the preflight's. limit: seconds of a case, 0: none. Left out are cases that hold, and those of which a
+    script cannot speak: no words, or several processes.
     """
-    library, found = f"{description['name']} {description['version']}", {}
+    library = f"{description['name']} {description['version']}"
+    found, troubles = dict[str, str](), dict[str, str]()
     for record in sorted(records, key=lambda r: r.case):
         words = description["words"][record.variant]
-        if record.verdict in BROKEN and words is not None:
-            with contextlib.suppress(Unspeakable):
-                fault = Fault(record, limit or 60.0)
-                found[record.case] = reproducer(clauses[record.clause], fault, Words(**words), library)
-    return found
+        if record.verdict not in BROKEN or words is None:
+            continue
+        try:
+            fault = Fault(record, limit or 60.0)
+            found[record.case] = reproducer(clauses[record.clause], fault, Words(**words), library)
+        except Unspeakable:
+            continue
+        except Exception as error:  # the adapter's words are wrong, or we are: the report is worth more than a script
+            troubles.setdefault(line(f"{type(error).__name__}: {error}"), record.case)
+    return found, [f"no reproducer of {case}: {trouble}" for trouble, case in troubles.items()]
 
 
 def places(cases: Iterable[str], *, is_whole: bool) -> dict[str, str]:

@@ -62,8 +62,8 @@ def vjp(function, *primals):
     value = leaves(function(*xs))
 
     def pull(outputs=None, retain=False):
-        ones = [Variable(np.ones_like(y.values)) for y in value]  # unless outputs=
-        ones = [Variable(np.ones_like(y.values)) if outputs is None or i in outputs else None for i, y in enumerate(value)]  # if outputs=
+        ones = [Variable(np.ones_like(y.values)) for y in value]
+        ones = [one if outputs is None or i in outputs else None for i, one in enumerate(ones)]  # if outputs=
         found = tape.backward(value, ones, [x.node for x in xs], retain=retain)
         return [g or Variable(np.zeros_like(x.values)) for g, x in zip(found, xs)]
 
@@ -83,11 +83,13 @@ class Probe:
 
     def __init__(self, name=""):
         self.name = name
+        self.executions = 0  # if .executions
 
     def __call__(self, x):
         return tape._probe(x, executed=self.executed)
 
     def executed(self):
+        self.executions += 1  # if .executions
         getattr(now, now.phase)[self] += 1
 
 

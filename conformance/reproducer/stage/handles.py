@@ -21,7 +21,7 @@ class under_test:
     warnings = recorded_warnings
 
 
-plainly = lambda function, *args, OPTIONS=None, **kwargs: function(*args, **kwargs)  # noqa: E731
+plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 
 

@@ -11,6 +11,7 @@ class under_test:
     attempt = attempt
     phase = now.phase
     checkpoint = now.checkpoint
+    held = now.ledger.held
 
 
 def run(program, *primals, plain=None, backward=None, tolerance=None):
@@ -18,8 +19,9 @@ def run(program, *primals, plain=None, backward=None, tolerance=None):
     expected = results(plain or program, plainly, primals, backward=backward)
     observed = results(program, CHECKPOINTED, primals, backward=backward)
     for label, es, os in zip(("value", "gradient"), expected, observed):
-        assert all(np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)), f"{label}: {os} instead of {es}"  # unless tolerance=
-        assert all(is_near(e, o, tolerance) for e, o in zip(es, os)), f"{label}: {os} instead of {es}"  # if tolerance=
+        are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]  # unless tolerance=
+        are_equal = [is_near(e, o, tolerance) for e, o in zip(es, os)]  # if tolerance=
+        assert all(are_equal), f"{label}: {os} instead of {es}"
 
 
 def attempt(program, *primals, plain=None, backward=None, tolerance=None):
@@ -28,10 +30,12 @@ def attempt(program, *primals, plain=None, backward=None, tolerance=None):
     try:
         observed = results(program, CHECKPOINTED, primals, backward=backward)
     except Exception as error:
-        return print("an error will do:", error)
+        print("an error will do:", error)
+        return
     for label, es, os in zip(("value", "gradient"), expected, observed):
-        assert all(np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)), f"{label}: {os} instead of {es}"  # unless tolerance=
-        assert all(is_near(e, o, tolerance) for e, o in zip(es, os)), f"{label}: {os} instead of {es}"  # if tolerance=
+        are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]  # unless tolerance=
+        are_equal = [is_near(e, o, tolerance) for e, o in zip(es, os)]  # if tolerance=
+        assert all(are_equal), f"{label}: {os} instead of {es}"
 
 
 def is_near(expected, observed, tolerance):
@@ -41,12 +45,16 @@ def is_near(expected, observed, tolerance):
 
 def results(program, checkpoint, primals, *, backward=None):
     seed(20180101)  # if seed
-    now.phase, now.checkpoint = "forward", checkpoint  # if now compiled_function ProbeOperator
+    now.phase, now.checkpoint = "forward", checkpoint  # if now compiled_function Probe ProbeOperator
+    now.ledger = Ledger()  # if .ledger
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     value = arrays(value)
-    now.phase = "backward"  # if now ProbeOperator
-    return value, arrays(backward(pull) if backward else pull())
+    now.phase = "backward"  # if now Probe ProbeOperator
+    gradients = arrays(backward(pull) if backward else pull())  # if .ledger
+    now.ledger.end()  # if .ledger
+    return value, gradients  # if .ledger
+    return value, arrays(backward(pull) if backward else pull())  # unless .ledger
 
 
-now = types.SimpleNamespace(forward=Counter(), backward=Counter())  # if ProbeOperator
-now = types.SimpleNamespace()  # unless ProbeOperator
+now = types.SimpleNamespace(forward=Counter(), backward=Counter())  # if Probe ProbeOperator
+now = types.SimpleNamespace()  # unless Probe ProbeOperator
