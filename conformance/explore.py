@@ -67,10 +67,12 @@ class Explored:
 class Drawn:
     """A drawn program beside its `program` function.
 
-    executions: how often one backward may execute the probe. tolerance: contributions to one array may be added in
-    another order, and then differ in the last bits. backward: how backward goes, given the pullback.
+    text: of the program. executions: how often one backward may execute the probe. tolerance: contributions to one
+    array may be added in another order, and then differ in the last bits. backward: how backward goes, given the
+    pullback.
     """
 
+    text: str
     executions: int
     tolerance: float
     backward: Callable[[Any], Any]
@@ -159,7 +161,7 @@ def _written(
 
     tolerance = 1e-4 if "float32" in drawn.text or any(k.dtype == "float32" for k in drawn.primals) else 1e-9
     try:
-        yield program, Drawn(drawn.executions, tolerance, backward)
+        yield program, Drawn(drawn.text, drawn.executions, tolerance, backward)
     finally:
         names.clear()  # a function and its names refer to each other, and garbage is not collected during a case
 

@@ -46,7 +46,9 @@ class Plan:
             path = ours / f"{file_name(self.source.asked)}.toml"
             if self.source.folder or not path.exists():
                 return []
-        return baseline.read(path, set(self.clauses), self.option.device, self.description["version"])
+        known = baseline.read(path, set(self.clauses), self.option.device, self.description["version"])
+        # With a seed other programs are drawn, and whatever they show is news.
+        return [k for k in known if self.option.seed is None or self.clauses[k.clause].chapter != "FUZZ"]
 
     def for_workers(self) -> str:
         return json.dumps({"source": self.source.to_json(), "description": self.description})

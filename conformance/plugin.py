@@ -50,6 +50,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": f"programs that each FUZZ clause draws (default: {DEFAULT.examples})",
     },
     "--seed": {"metavar": "N", "type": int, "help": "draw other programs than the usual ones (FUZZ)"},
+    "--fuzz-database": {
+        "metavar": "DIR",
+        "help": "keep programs that fail, and try them first the next time; with -s, progress is shown (FUZZ)",
+    },
     "--case-timeout": {
         "metavar": "SECONDS",
         "type": float,

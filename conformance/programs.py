@@ -156,6 +156,8 @@ class Writer:
 
     def operation(self, operation: Operation, row: Row) -> None:
         rule, here = operation.rule, self.here
+        if operation.is_view and not here.is_recording:
+            return  # to torch, such a view needs a gradient and has none: its flags don't repeat in a nested replay
         if operation.operands == 1:
             taken = [self.recent(row.x, lambda v: rule(v.kind))]
         else:

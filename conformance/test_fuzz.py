@@ -229,3 +229,17 @@ def test_any_program_can_be_differentiated_after_a_replay_that_raised(under_test
         under_test.run(program, *primals, replays=0, tolerance=drawn.tolerance, backward=drawn.backward)
 
     under_test.explore(check, random=True, ways=("after a failure",))
+
+
+@clause("FUZZ-16", MUST, tests=Capability.POLICY_BY_OP, needs=(Fact.IN_PLACE,))
+def test_policies_are_right_or_refused_where_arrays_change(under_test):
+    """Where a region whose policy saves something changes arrays of its own in place, the gradients are right or there
+    is an error.
+
+    Source: torch.utils.checkpoint, `create_selective_checkpoint_contexts`; pytorch/pytorch#119590.
+    """
+
+    def check(program, primals, drawn):
+        under_test.attempt(program, *primals, replays=0, tolerance=drawn.tolerance)
+
+    under_test.explore(check, in_place=True, policies="lists")

@@ -534,3 +534,17 @@ def test_a_sparse_array_may_be_an_argument(under_test):
         return checkpoint(lambda m, x: ops.exp(ops.sin(under_test.torch.sparse.mm(m, probe(x)))), sparse, x)
 
     under_test.run(program, under_test.array(shape=(2, 2)))
+
+
+@clause("GRAD-26", MUST)
+def test_a_region_may_ignore_an_argument_that_was_computed(under_test):
+    """Where a region makes no use of an argument that the program computed, all gradients are those of the plain run.
+
+    Source: found by drawn programs (FUZZ-11).
+    """
+    ops, probe = under_test.ops, under_test.probe()
+
+    def program(checkpoint, x, w):
+        return checkpoint(lambda x, ignored: ops.exp(ops.sin(probe(x))), x, ops.sum(w, axis=0))
+
+    under_test.run(program, under_test.array(), under_test.array(0.5, -1.0, 2.0))

@@ -305,7 +305,7 @@ class UnderTest:
 
     def phase_of(self, error: BaseException | None) -> str | None:
         """The phase in which an exception left the checkpointer or a pullback."""
-        return next((phase for left, phase in self._left if left is error), None)
+        return next((phase for left, phase in reversed(self._left) if left is error), None)
 
     # -- how
 
@@ -322,7 +322,7 @@ class UnderTest:
         try:
             return call(*args)
         except BaseException as error:
-            if not any(error is left for left, _ in self._left):
+            if not any(error is left and phase == self._phase for left, phase in self._left):
                 self.note(error, self._phase)
             raise
 

@@ -108,7 +108,13 @@ class Worker:
         is_known = any(k.clause == clause.id for k in self.plan.known)
         is_declared = checkpointer.capabilities.issuperset(clause.tests)
         option = self.plan.option
-        return Exploration(option.max_examples, option.seed, is_shrinking=is_declared and not is_known)
+        return Exploration(
+            option.max_examples,
+            option.seed,
+            is_shrinking=is_declared and not is_known,
+            database=option.fuzz_database and str(self.plan.folder / option.fuzz_database),
+            name=clause.id if option.fuzz_database else "",
+        )
 
     def _show(self, record: Record, error: BaseException | None) -> None:
         """Tell pytest what it should print; the exit code is decided at the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -148,6 +149,30 @@ def test_an_exception_is_noted_with_the_phase_in_which_it_left() -> None:
 
     assert (early.verdict, early.phase, early.exception) == (Verdict.FAIL, "forward", "NotImplementedError")
     assert (later.verdict, later.phase, later.exception) == (Verdict.FAIL, "backward", "OSError")
+
+
+def test_an_exception_that_leaves_again_is_noted_with_the_phase_in_which_it_ended_the_run() -> None:
+    error = KeyboardInterrupt("the function fails")
+
+    def failing(*args: Any) -> Any:
+        raise error
+
+    def clause(under_test: UnderTest) -> None:
+        def program(checkpoint: Any, x: Any) -> Any:
+            with contextlib.suppress(KeyboardInterrupt):
+                checkpoint(failing, x)
+            return checkpoint(under_test.ops.sin, x)
+
+        under_test.run(program, under_test.array())
+
+    def unforgiving(region: Region, *call: Any) -> Any:
+        """Raises in the replay what a region has raised in forward."""
+        executions = iter([region, failing])
+        return RIGHT.checkpoint(lambda *args: next(executions)(*args), *call)
+
+    record = outcome(clause, calling(unforgiving))
+
+    assert (record.verdict, record.phase, record.exception) == (Verdict.FAIL, "backward", "KeyboardInterrupt")
 
 
 def test_an_assertion_inside_the_implementation_is_its_exception_and_no_bound() -> None:

@@ -56,6 +56,15 @@ def absent_gradients_are_zeros(patch: pytest.MonkeyPatch, checkpointer: Checkpoi
     )
 
 
+@witness("GRAD-26", source="tensorplay.utils.checkpoint")
+def absent_gradients_are_errors(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
+    """All arguments pass one node, which can't do without any of their gradients."""
+    return wrapping(
+        checkpointer,
+        lambda checkpoint, region, args, kwargs, options: checkpoint(region, _Needed.apply(*args), kwargs, options),
+    )
+
+
 @witness("GRAD-08", "FUZZ-01", "FUZZ-05", source="tensorflow/tensorflow#36999")
 def an_array_counts_once(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """An array in two positions gets the gradient of one of them."""
@@ -158,6 +167,19 @@ class _Together(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients
+
+
+class _Needed(_Together):
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        return _Together.forward(ctx, *args)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if None in gradients:
+            raise RuntimeError("an argument has no gradient")
         return gradients
 
 

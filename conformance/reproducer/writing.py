@@ -12,7 +12,8 @@ from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import Clause
 from ckptspec.conformance.printable import line
 from ckptspec.conformance.report import model
-from ckptspec.conformance.reproducer.script import Fault, reproducer
+from ckptspec.conformance.reproducer.fault import Fault
+from ckptspec.conformance.reproducer.script import reproducer
 from ckptspec.conformance.reproducer.spelling import Unspeakable
 from ckptspec.conformance.verdict import BROKEN
 
