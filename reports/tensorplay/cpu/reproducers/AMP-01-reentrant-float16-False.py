@@ -4,14 +4,11 @@ Specified: A replay runs under forward's autocast: whether it is on, its dtype, 
 Observed: [0]: [0.46875, 1.29297, 2.11719, 0.520996, …] plain, [0.468893, 1.2928, 2.11671, 0.521013, …] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     states = []
@@ -30,11 +27,10 @@ def main():
             return checkpoint(region, x, w)
 
     run(
-        program,
-        tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float32).reshape(4, 3),
-        tensorplay.linspace(0.1, 0.9, 6, dtype=tensorplay.float32).reshape(3, 2),
+        program, tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float32).reshape(4, 3), tensorplay.linspace(
+            0.1, 0.9, 6, dtype=tensorplay.float32
+        ).reshape(3, 2)
     )
-
 
 def run(program, *primals):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
@@ -44,41 +40,34 @@ def run(program, *primals):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     value = arrays(value)
     return value, arrays(pull())
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys])
         return [tensorplay.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -4,14 +4,11 @@ Specified: An autocast that is active around backward does not reach the replay.
 Observed: [0]: [0.46875, 1.28906, 2.10938, 0.519531, …] plain, [0.46875, 1.28906, 2.10938, 0.519531, …] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     dtypes = []
@@ -39,7 +36,6 @@ def main():
         backward=backward,
     )
 
-
 def run(program, *primals, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
     expected = results(program, plainly, primals, backward=backward)
@@ -48,22 +44,18 @@ def run(program, *primals, backward):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     value = arrays(value)
     return value, arrays(backward(pull))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys], retain_graph=retain)
@@ -71,21 +63,18 @@ def vjp(function, *primals):
         for x in xs:
             x.grad = None
         return found
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -5,14 +5,11 @@ runs.
 Observed: [0]: [1.03906, 2.875, 4.71875, 0.40625, …] plain, [1.04372, 2.8914, 4.73909, 0.392638, …] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x, w):
@@ -26,11 +23,10 @@ def main():
             return tensorplay.add(checkpoint(region, x, w), z)
 
     run(
-        program,
-        tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float32).reshape(4, 3),
-        tensorplay.linspace(0.1, 0.9, 6, dtype=tensorplay.float32).reshape(3, 2),
+        program, tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float32).reshape(4, 3), tensorplay.linspace(
+            0.1, 0.9, 6, dtype=tensorplay.float32
+        ).reshape(3, 2)
     )
-
 
 def run(program, *primals):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
@@ -40,41 +36,34 @@ def run(program, *primals):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     value = arrays(value)
     return value, arrays(pull())
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys])
         return [tensorplay.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -4,14 +4,11 @@ Specified: Also the form without a determinism check refuses an unknown value of
 Observed: assert False
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def region(x):
@@ -24,7 +21,6 @@ def main():
 
     assert isinstance(seen.error, ValueError), "an unknown check was accepted"
 
-
 def attempt(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -35,7 +31,6 @@ def attempt(program, *primals):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -44,29 +39,24 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys])
         return [tensorplay.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 plainly = lambda function, *args, determinism_check=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: isinstance(seen.error, ValueError)\nobserved:", error)
+    print('expected: isinstance(seen.error, ValueError)\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("an unknown check was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an unknown check was accepted") else 2)

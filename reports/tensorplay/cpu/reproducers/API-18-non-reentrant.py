@@ -4,15 +4,12 @@ Specified: A function without arguments gives gradients to what it captures.
 Observed: : 0 executions, at least 1 needed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
 from collections import Counter
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     probe = Probe()
@@ -21,7 +18,6 @@ def main():
         return checkpoint(lambda: tensorplay.exp(tensorplay.sin(probe(x))))
 
     run(program, tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64))
-
 
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
@@ -33,7 +29,6 @@ def run(program, *primals):
     assert found >= (True), f"no replay was seen in backward: {found} executions"
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -43,40 +38,32 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 class Probe:
     """A function that returns what it is given, and counts how often it is executed."""
-
     def __init__(self, name=""):
         self.name = name
-
     def __call__(self, x):
         getattr(now, now.phase)[self] += 1
         return x.clone()
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: an execution in backward\nobserved:", error)
+    print('expected: an execution in backward\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("no replay was seen in backward"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("no replay was seen in backward") else 2)

@@ -4,14 +4,11 @@ Specified: Keywords of the decorated function are its own, also where an option 
 Observed: tensorplay.utils.checkpoint.checkpoint() got multiple values for keyword argument 'debug'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x, w):
@@ -22,11 +19,9 @@ def main():
         return region(x, debug=w)
 
     run(
-        program,
-        tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64),
-        tensorplay.tensor([0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64),
+        program, tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64),
+        tensorplay.tensor([0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64)
     )
-
 
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
@@ -34,7 +29,6 @@ def run(program, *primals):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -44,30 +38,22 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
 
-
 def decorator_of(checkpoint, **options):
-    return (
-        (lambda function: function)
-        if checkpoint is plainly
-        else tensorplay.utils.checkpoint.checkpoint(use_reentrant=False, **options)
+    return (lambda function: function) if checkpoint is plainly else tensorplay.utils.checkpoint.checkpoint(
+        use_reentrant=False, **options
     )
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -75,6 +61,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("TypeError in forward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -4,14 +4,11 @@ Specified: A saved value that has another shape or dtype in the replay is an err
 Observed: assert None is not None
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x):
@@ -30,7 +27,6 @@ def main():
 
     assert seen.error is not None, f"a replay with other metadata passed unnoticed: {seen.error}"
 
-
 def attempt(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -41,7 +37,6 @@ def attempt(program, *primals, backward):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals, *, backward):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -50,30 +45,25 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: seen.error is not None\nobserved:", error)
+    print('expected: seen.error is not None\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("a replay with other metadata passed unnoticed"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("a replay with other metadata passed unnoticed") else 2)

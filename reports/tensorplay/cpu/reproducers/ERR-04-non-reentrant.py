@@ -5,14 +5,11 @@ Observed: assert 'debug' in 'activation checkpoint replay mismatch: the number o
 values=4, replay saved values=1'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x):
@@ -30,7 +27,6 @@ def main():
     assert seen.error is not None, "a replay that saves fewer values passed unnoticed"
     assert "debug" in str(seen.error), "the error does not name debug"
 
-
 def attempt(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -41,7 +37,6 @@ def attempt(program, *primals, backward):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals, *, backward):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -50,23 +45,18 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint

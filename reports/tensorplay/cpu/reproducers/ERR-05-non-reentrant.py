@@ -6,14 +6,11 @@ Observed: assert 'cos' in 'activation checkpoint replay mismatch: the number of 
 values=3, replay saved value...: shape=[4] dtype=9 device=0:-1\\nreplay slots:\\n 0: shape=[4] … and 56 more characters
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def region(x):
@@ -32,7 +29,6 @@ def main():
     text = str(seen.error)
     assert "cos" in text, "an operation of forward is missing"
 
-
 def attempt(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -43,7 +39,6 @@ def attempt(program, *primals, backward):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals, *, backward):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -52,23 +47,18 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, debug=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint

@@ -4,16 +4,13 @@ Specified: After a replay failed, another backward over the same graph gives the
 Observed: the process ended with SIGABRT
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import subprocess
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     failed, found = [], []
@@ -39,7 +36,6 @@ def main():
 
     attempt(program, tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64), backward=backward)
 
-
 def attempt(program, *primals, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one, or an error."""
     expected = results(program, plainly, primals, backward=backward)
@@ -52,7 +48,6 @@ def attempt(program, *primals, backward):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
     now.phase, now.checkpoint = "forward", checkpoint
@@ -61,29 +56,23 @@ def results(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     return value, arrays(backward(pull))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
@@ -92,5 +81,5 @@ if "--child" in sys.argv:
     main()
     sys.exit()
 child = subprocess.run([sys.executable, *sys.argv, "--child"])
-print("expected: exit code 0\nobserved:", child.returncode)
+print('expected: exit code 0\nobserved:', child.returncode)
 sys.exit({0: 0, -6: 1}.get(child.returncode, 2))

@@ -5,15 +5,12 @@ generator afterwards, with draws between forward and backward.
 Observed: [1][2]: [-2.03659, -2.04919, -2.06174, -2.07207, …] plain, [-2, -2, -2, -2, …] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, a, b, c):
@@ -23,10 +20,8 @@ def main():
         v4 = tensorplay.rand_like(a)
         v5 = tensorplay.square(v4)
         v6 = tensorplay.cos(v2)
-
         def region7(n9, v8):
             v10 = tensorplay.clone(v8)
-
             def region11(v12):
                 v13 = tensorplay.clone(v12)
                 v14 = tensorplay.permute(v13, (1, 0))
@@ -37,18 +32,10 @@ def main():
                 v19 = tensorplay.tanh(v17)
                 v20 = tensorplay.sin(v14)
                 return v20, v12, v19
-
             v21, v22, v23 = checkpoint(region11, v10)
             return v23, v8, v22
-
         v24, v25, v26 = checkpoint(region7, 2, v3)
-        return (
-            v6,
-            v26,
-            v5,
-            v24,
-            v25,
-        )
+        return v6, v26, v5, v24, v25,
 
     def backward(checkpoint, pull, a, b, c):
         return tensorplay.rand_like(a), pull(), tensorplay.rand_like(a)
@@ -60,7 +47,6 @@ def main():
     )
     run(program, *primals, tolerance=1e-09, backward=lambda pull: backward(now.checkpoint, pull, *primals))
 
-
 def run(program, *primals, backward, tolerance):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
     expected = results(program, plainly, primals, backward=backward)
@@ -69,11 +55,9 @@ def run(program, *primals, backward, tolerance):
         are_equal = [is_near(e, o, tolerance) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def is_near(expected, observed, tolerance):
     """Whether they differ by no more than this, relative to the largest element."""
     return np.allclose(observed, expected, tolerance, tolerance * np.abs(expected).max(initial=0), equal_nan=True)
-
 
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
@@ -83,15 +67,12 @@ def results(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     return value, arrays(backward(pull))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys], retain_graph=retain)
@@ -99,15 +80,12 @@ def vjp(function, *primals):
         for x in xs:
             x.grad = None
         return found
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
@@ -115,6 +93,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -5,14 +5,11 @@ run.
 Observed: checkpoint replay requested an uncached operation
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, a, b, c):
@@ -29,20 +26,15 @@ def main():
         v11 = tensorplay.tanh(v2)
         v12 = astype(v9, "int64")
         v13 = tensorplay.multiply(b, tensorplay.rand_like(b))
-
         def region14(v15, v16, v17):
             v16 = v16["key"]
             v18 = tensorplay.clone(v16)
             v19 = tensorplay.sin(v18)
             return v19
-
         v20 = checkpoint(
-            region14, v3, {"key": v8}, v12, context_fn=saving(["sin", "matmul", "tanh", "reshape", "uniform_like"])
+            region14, v3, {"key": v8}, v12, context_fn=saving(['sin', 'matmul', 'tanh', 'reshape', 'uniform_like'])
         )
-        return (
-            a,
-            v20,
-        )
+        return a, v20,
 
     primals = (
         tensorplay.tensor([-0.7, -0.38, -0.06, 0.26, 0.58, 0.9], dtype=tensorplay.float64).reshape(2, 3),
@@ -51,14 +43,12 @@ def main():
     )
     run(program, *primals)
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -68,45 +58,35 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 def astype(x, dtype):
     return x.to(getattr(tensorplay, dtype))
-
 
 def saving(names):
     """Contexts that save the results of these operations."""
     return lambda: tensorplay.utils.checkpoint.create_selective_checkpoint_contexts([OPERATORS[name] for name in names])
 
-
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 OPERATORS = {
-    "matmul": tensorplay.matmul,
-    "sin": tensorplay.sin,
-    "tanh": tensorplay.tanh,
-    "reshape": tensorplay.reshape,
-    "uniform_like": tensorplay.rand_like,
+    "matmul": tensorplay.matmul, "sin": tensorplay.sin, "tanh": tensorplay.tanh, "reshape": tensorplay.reshape,
+    "uniform_like": tensorplay.rand_like
 }
 try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("RuntimeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -4,16 +4,13 @@ Specified: After a backward that keeps the graph, no more is held than before it
 Observed: assert 80064 <= (8064 + 8000)
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import gc
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.profiler import profile
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     size = 8 * 1000
@@ -35,14 +32,12 @@ def main():
 
     assert seen.held.after_backward <= seen.held.after_forward + size, "recomputed values are held after backward"
 
-
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
     return now
-
 
 def observe(program, checkpoint, primals, *, backward):
     global now
@@ -57,40 +52,31 @@ def observe(program, checkpoint, primals, *, backward):
     now.held.after_backward = now.ledger.held()
     now.ledger.end()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 class Ledger:
     """The allocator's book, which the profiler shows when it stops."""
-
     def __init__(self):
         self.alive = {}
         self.begin()
-
     def begin(self):
         self.session = profile(profile_memory=True)
         self.session.__enter__()
-
     def end(self):
         self.session.__exit__(None, None, None)
         for _, address, size, is_new, *_ in sorted(self.session.mem_events, key=lambda event: event[0]):
             self.alive[address] = size if is_new else 0
-
     def held(self):
         gc.collect()
         self.end()
@@ -98,12 +84,11 @@ class Ledger:
         state = tensorplay.get_rng_state().untyped_storage().nbytes()  # a copy of it is no array of the program
         return sum(size for size in self.alive.values() if size != state)
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: seen.held.after_backward <= seen.held.after_forward + size\nobserved:", error)
+    print('expected: seen.held.after_backward <= seen.held.after_forward + size\nobserved:', error)
     sys.exit(1 if str(error).startswith("recomputed values are held after backward") else 2)
 print("as specified")

@@ -5,16 +5,13 @@ given.
 Observed: assert 40064 <= (3 * 8000)
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import gc
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.profiler import profile
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     size = 8 * 1000
@@ -35,7 +32,6 @@ def main():
     assert seen.plain.held.after_forward >= 8 * size, "the plain run holds no intermediates to compare with"
     assert seen.held.after_forward <= 3 * size, "what belongs to inner regions is held after forward"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
@@ -44,7 +40,6 @@ def run(program, *primals):
     observe(program, CHECKPOINTED, primals)
     now.plain = first
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -57,39 +52,30 @@ def observe(program, checkpoint, primals):
     pull()
     now.ledger.end()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 class Ledger:
     """The allocator's book, which the profiler shows when it stops."""
-
     def __init__(self):
         self.alive = {}
         self.begin()
-
     def begin(self):
         self.session = profile(profile_memory=True)
         self.session.__enter__()
-
     def end(self):
         self.session.__exit__(None, None, None)
         for _, address, size, is_new, *_ in sorted(self.session.mem_events, key=lambda event: event[0]):
             self.alive[address] = size if is_new else 0
-
     def held(self):
         gc.collect()
         self.end()
@@ -97,13 +83,12 @@ class Ledger:
         state = tensorplay.get_rng_state().untyped_storage().nbytes()  # a copy of it is no array of the program
         return sum(size for size in self.alive.values() if size != state)
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: seen.held.after_forward <= 3 * size\nobserved:", error)
+    print('expected: seen.held.after_forward <= 3 * size\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("what belongs to inner regions is held after forward"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("what belongs to inner regions is held after forward") else 2)

@@ -5,15 +5,12 @@ Specified: What nested regions captured is released when the program's outputs a
 Observed: assert not True
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import gc
 import sys
 import weakref
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     alive = []
@@ -39,19 +36,16 @@ def main():
 
     assert not any(is_alive() for is_alive in alive), "what a region captured is alive after the outputs are gone"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
-
 
 def watch(thing):
     """A function that says whether the object is alive; reference counting alone must release it."""
@@ -59,28 +53,23 @@ def watch(thing):
     reference = weakref.ref(thing)
     return lambda: reference() is not None
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys])
         return [tensorplay.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: not any((is_alive() for is_alive in alive))\nobserved:", error)
+    print('expected: not any((is_alive() for is_alive in alive))\nobserved:', error)
     sys.exit(1 if str(error).startswith("what a region captured is alive after the outputs are gone") else 2)
 print("as specified")

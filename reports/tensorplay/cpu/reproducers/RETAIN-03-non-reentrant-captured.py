@@ -6,15 +6,12 @@ Observed: [1][0]: [-0.024948, -0.327552, -0.488603, -0.0539207] plain, [-0.07484
 checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     updated = []
@@ -38,13 +35,11 @@ def main():
             tensorplay.Tensor.add_(tensorplay.Tensor.detach(w), 1.0)
         return first, pull()
 
-    primals = (
-        tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64),
-        tensorplay.tensor([0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64),
+    primals = tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64), tensorplay.tensor(
+        [0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64
     )
     run(without_update, *primals, backward=backward)
     attempt(program, *primals, backward=backward, plain=without_update)
-
 
 def run(program, *primals, plain=None, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
@@ -53,7 +48,6 @@ def run(program, *primals, plain=None, backward):
     for label, es, os in zip(("value", "gradient"), expected, observed):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
-
 
 def attempt(program, *primals, plain=None, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one, or an error."""
@@ -67,7 +61,6 @@ def attempt(program, *primals, plain=None, backward):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
     now.phase, now.checkpoint = "forward", checkpoint
@@ -76,29 +69,23 @@ def results(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     return value, arrays(backward(pull))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [tensorplay.ones_like(y) for y in ys]
         found = tensorplay.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
@@ -106,6 +93,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

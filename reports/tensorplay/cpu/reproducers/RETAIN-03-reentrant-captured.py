@@ -5,14 +5,11 @@ refuses the second, the second gradient is that of the forward or there is an er
 Observed: [0][1]: [-0.00498959, 0.120102, -0.154724, -0.194115] plain, [0, 0, 0, 0] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     updated = []
@@ -31,12 +28,10 @@ def main():
             tensorplay.Tensor.add_(tensorplay.Tensor.detach(w), 1.0)
         return first, pull()
 
-    primals = (
-        tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64),
-        tensorplay.tensor([0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64),
+    primals = tensorplay.linspace(0.1, 0.9, 4, dtype=tensorplay.float64), tensorplay.tensor(
+        [0.5, -1.0, 2.0, 0.25], dtype=tensorplay.float64
     )
     run(without_update, *primals, backward=backward)
-
 
 def run(program, *primals, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
@@ -46,22 +41,18 @@ def run(program, *primals, backward):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     value = arrays(value)
     return value, arrays(backward(pull))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         tensorplay.autograd.backward(ys, [tensorplay.ones_like(y) for y in ys], retain_graph=retain)
@@ -69,21 +60,18 @@ def vjp(function, *primals):
         for x in xs:
             x.grad = None
         return found
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

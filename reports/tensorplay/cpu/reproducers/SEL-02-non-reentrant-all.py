@@ -4,14 +4,11 @@ Specified: Whatever operations a policy saves, values and gradients of a pure fu
 Observed: checkpoint replay requested an uncached operation
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     saved = ["sin", "exp", "multiply", "matmul", "tanh"]
@@ -24,11 +21,9 @@ def main():
         return checkpoint(region, x, w, context_fn=saving(saved))
 
     run(
-        program,
-        tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float64).reshape(4, 3),
-        tensorplay.linspace(0.1, 0.9, 6, dtype=tensorplay.float64).reshape(3, 2),
+        program, tensorplay.linspace(0.1, 0.9, 12, dtype=tensorplay.float64).reshape(4, 3),
+        tensorplay.linspace(0.1, 0.9, 6, dtype=tensorplay.float64).reshape(3, 2)
     )
-
 
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
@@ -36,7 +31,6 @@ def run(program, *primals):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -46,41 +40,32 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 def saving(names):
     """Contexts that save the results of these operations."""
     return lambda: tensorplay.utils.checkpoint.create_selective_checkpoint_contexts([OPERATORS[name] for name in names])
 
-
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 OPERATORS = {
-    "matmul": tensorplay.matmul,
-    "sin": tensorplay.sin,
-    "exp": tensorplay.exp,
-    "tanh": tensorplay.tanh,
-    "multiply": tensorplay.Tensor.multiply,
+    "matmul": tensorplay.matmul, "sin": tensorplay.sin, "exp": tensorplay.exp, "tanh": tensorplay.tanh,
+    "multiply": tensorplay.Tensor.multiply
 }
 try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("RuntimeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

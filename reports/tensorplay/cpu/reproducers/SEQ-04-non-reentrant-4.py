@@ -4,15 +4,12 @@ Specified: More segments than functions, none, or a negative number of them is r
 Observed: assert False
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import functools
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     segments = 4
@@ -26,7 +23,6 @@ def main():
 
     assert isinstance(seen.error, ValueError), "an impossible number of segments is no ValueError"
 
-
 def attempt(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -37,7 +33,6 @@ def attempt(program, *primals):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -46,10 +41,8 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def in_segments(checkpoint, functions, segments, *inputs, **options):
     if checkpoint is plainly:
@@ -58,25 +51,21 @@ def in_segments(checkpoint, functions, segments, *inputs, **options):
         functions, segments, *inputs, use_reentrant=False, **options
     )
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: isinstance(seen.error, ValueError)\nobserved:", error)
+    print('expected: isinstance(seen.error, ValueError)\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("an impossible number of segments is no ValueError"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an impossible number of segments is no ValueError") else 2)

@@ -4,17 +4,14 @@ Specified: A sequence that is not told `use_reentrant` warns that the form shoul
 Observed: assert 2 == 1
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import contextlib
 import functools
 import sys
 import types
 import warnings
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     caught = []
@@ -31,19 +28,16 @@ def main():
 
     assert sum("use_reentrant" in warning.text for warning in caught) == 1, "not one warning that names `use_reentrant`"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     tensorplay.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
-
 
 @contextlib.contextmanager
 def recorded_warnings():
@@ -53,10 +47,8 @@ def recorded_warnings():
         yield found
     found += [types.SimpleNamespace(text=str(w.message), is_at_call=w.filename == __file__) for w in caught]
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def in_segments(checkpoint, functions, segments, *inputs, **options):
     if checkpoint is plainly:
@@ -65,18 +57,14 @@ def in_segments(checkpoint, functions, segments, *inputs, **options):
         functions, segments, *inputs, use_reentrant=False, **options
     )
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         found = tensorplay.autograd.grad(ys, xs, [tensorplay.ones_like(y) for y in ys], allow_unused=True)
         return [tensorplay.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint

@@ -5,18 +5,15 @@ draw in their replays what they drew in forward.
 Observed: [0]: [0, 0, 0, 0, …] plain, [0.0959774, 0.283829, 0.192935, -0.321273, …] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import concurrent.futures
 import functools
 import sys
 import threading
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import tensorplay.utils.checkpoint
 from tensorplay.utils._pytree import tree_leaves
-
 
 def main():
     inside, drawn, draws = {}, {}, {}
@@ -57,7 +54,6 @@ def main():
 
     run(program, tensorplay.tensor([*[0.0] * 64], dtype=tensorplay.float64), backward=backward)
 
-
 def run(program, *primals, backward):
     """Demand of the checkpointed program the value and the gradients of the plain one."""
     expected = results(program, plainly, primals, backward=backward)
@@ -65,7 +61,6 @@ def run(program, *primals, backward):
     for label, es, os in zip(("value", "gradient"), expected, observed):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
-
 
 def results(program, checkpoint, primals, *, backward):
     tensorplay.manual_seed(20180101)
@@ -75,21 +70,17 @@ def results(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     return value, arrays(backward(pull))
 
-
 def in_threads(*calls):
     """The results of calls at the same time, each in a thread of its own."""
     with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
         return list(pool.map(lambda call: call(), calls))
 
-
 def checkpoint(function, *args, **kwargs):
     return tensorplay.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for i, y in enumerate(value) if outputs is None or i in outputs]
         ys = [y for y in ys if getattr(y, "requires_grad", False)]
@@ -98,15 +89,12 @@ def vjp(function, *primals):
         for x in xs:
             x.grad = None
         return found
-
     return value, pull
-
 
 def arrays(structure):
     return [
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, preserve_rng_state=None, **kwargs: function(*args, **kwargs)
@@ -114,6 +102,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -5,15 +5,12 @@ Observed: assert [None] == [KeyError('th...ction fails')] At index 0 diff: None 
 to get more diff
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import functools
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     left, caught = [], []
@@ -45,19 +42,16 @@ def main():
     assert caught[-1] is error, "the exception was replaced"
     assert left[:1] == [error], f"the context was left without the exception: {left[:1]}"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
-
 
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
@@ -65,20 +59,18 @@ def checkpoint(function, *args, **kwargs):
     options = {name: kwargs.pop(name) for name in {"context_fn"} & set(kwargs)}
     return composable(region, **options)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: left[:1] == [error]\nobserved:", error)
+    print('expected: left[:1] == [error]\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("the context was left without the exception"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the context was left without the exception") else 2)

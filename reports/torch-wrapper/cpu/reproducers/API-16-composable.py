@@ -5,16 +5,13 @@ too.
 Observed: '_GeneratorContextManager' object has no attribute 'args'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import functools
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     generator = torch.utils.checkpoint.set_checkpoint_early_stop
@@ -28,14 +25,12 @@ def main():
 
     run(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64), backward=backward)
 
-
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
     return now
-
 
 def observe(program, checkpoint, primals, *, backward):
     global now
@@ -45,25 +40,20 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     options = {name: kwargs.pop(name) for name in {"context_fn"} & set(kwargs)}
     return composable(region, **options)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [torch.ones_like(y) for y in ys]
         return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
-
     return value, pull
-
 
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -71,6 +61,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("AttributeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -5,16 +5,13 @@ Observed: torch.utils.checkpoint: Recomputed values for the following tensors ha
 forward pass. tensor at position 1: saved metadata: {'shape': torch.Size([64]), 'dtype': tor… and 1064 more characters
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
 from collections import Counter
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     probe = ProbeOperator()
@@ -28,14 +25,12 @@ def main():
 
     run(program, torch.linspace(0.1, 0.9, 64, dtype=torch.float64))
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -46,11 +41,9 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     region = Region(function)
     return composable(region)(*args, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -58,41 +51,30 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 class ProbeOperator:
     """An operator that returns what it is given, and counts how often it is executed."""
-
     every = []
-
     def __init__(self, name=""):
         self.every.append(self)
-
     def __call__(self, x):
         return probe_operator(x, self.every.index(self))
-
 
 @torch.library.custom_op("reproducer::probe", mutates_args=())
 def probe_operator(x: torch.Tensor, number: int) -> torch.Tensor:
     getattr(now, now.phase)[ProbeOperator.every[number]] += 1
     return x.clone()
-
-
 probe_operator.register_autograd(lambda ctx, gradient: (gradient, None))
 probe_operator.register_fake(lambda x, number: torch.empty_like(x))
 
-
 def compiled_function(function):
     return torch.compile(function, backend="aot_eager") if now.checkpoint is CHECKPOINTED else function
-
 
 class Region(torch.nn.Module):
     def __init__(self, function):
         super().__init__()
         self.function = function
-
     def forward(self, *args, **kwargs):
         return self.function(*args, **kwargs)
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -100,6 +82,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("CheckpointError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

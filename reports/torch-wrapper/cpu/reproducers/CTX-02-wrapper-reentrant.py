@@ -4,14 +4,11 @@ Specified: The reentrant form, too, brings the default device of forward back fo
 Observed: assert ['meta', 'cpu'] == ['meta', 'meta'] At index 1 diff: 'cpu' != 'meta' Use -v to get more diff
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     devices = []
@@ -31,37 +28,30 @@ def main():
 
     assert devices == ["meta", "meta"], f"the replay had another default device: {devices}"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
-
 
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return checkpoint_wrapper(region, checkpoint_impl=CheckpointImpl.REENTRANT)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         torch.autograd.backward(ys, [torch.ones_like(y) for y in ys])
         return [torch.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint

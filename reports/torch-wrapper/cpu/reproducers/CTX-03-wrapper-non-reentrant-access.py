@@ -5,14 +5,11 @@ before.
 Observed: assert {'cpu', 'meta'} == {'cpu'} Extra items in the left set: 'meta' Use -v to get more diff
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     devices = []
@@ -38,43 +35,36 @@ def main():
 
     assert set(devices) == {default}, f"the default device of forward stayed: {set(devices)}"
 
-
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
 
-
 def observe(program, checkpoint, primals, *, backward):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     backward(pull)
-
 
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return checkpoint_wrapper(region)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [torch.ones_like(y) for y in ys]
         return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: set(devices) == {default}\nobserved:", error)
+    print('expected: set(devices) == {default}\nobserved:', error)
     sys.exit(1 if str(error).startswith("the default device of forward stayed") else 2)
 print("as specified")

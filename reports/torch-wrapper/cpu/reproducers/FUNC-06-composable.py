@@ -5,15 +5,12 @@ called.
 Observed: assert (AssertionError('interpreter must not be None') is None or 'backward' == 'forward'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def region(x):
@@ -26,7 +23,6 @@ def main():
 
     assert seen.error is None or seen.phase == "forward", "the region was not refused when it was called"
 
-
 def attempt(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -37,7 +33,6 @@ def attempt(program, *primals):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -46,19 +41,16 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint

@@ -5,32 +5,23 @@ the gradients of the plain run.
 Observed: '_GeneratorContextManager' object has no attribute 'args'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
 
-
 def main():
     broken = []
-
     def program(checkpoint, a, b, c):
         def region1(v2):
-            if broken:
-                raise KeyError(broken[0])
+            if broken: raise KeyError(broken[0])
             v3 = torch.clone(v2)
             v4 = torch.sin(v3)
             return v4
-
         v5 = checkpoint(region1, c)
-        return (
-            a,
-            v5,
-        )
+        return a, v5,
 
     def backward(checkpoint, pull, a, b, c):
         broken.append("the first try")
@@ -48,14 +39,12 @@ def main():
     )
     run(program, *primals, backward=lambda pull: backward(now.checkpoint, pull, *primals))
 
-
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
     return now
-
 
 def observe(program, checkpoint, primals, *, backward):
     global now
@@ -65,24 +54,19 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [torch.ones_like(y) for y in ys]
         return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -90,6 +74,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("AttributeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

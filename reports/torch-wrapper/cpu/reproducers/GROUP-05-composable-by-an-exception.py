@@ -4,16 +4,13 @@ Specified: After a group was left, also by an exception, backward calls are on t
 Observed: '_GeneratorContextManager' object has no attribute 'args'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import contextlib
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     groups, caught = {}, []
@@ -33,14 +30,12 @@ def main():
 
     run(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64), backward=backward)
 
-
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
     return now
-
 
 def observe(program, checkpoint, primals, *, backward):
     global now
@@ -50,28 +45,22 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
 
-
 def group_of(checkpoint):
     return contextlib.nullcontext() if checkpoint is plainly else torch.utils.checkpoint.GraphExecGroup()
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [torch.ones_like(y) for y in ys]
         return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -79,6 +68,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("AttributeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -5,14 +5,11 @@ passed and however often, and nothing else.
 Observed: assert 3 == 2
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     shown = []
@@ -38,25 +35,21 @@ def main():
     assert all(array in expected for array in shown), "another value than an argument was shown to the hooks"
     assert len(shown) == len(expected), "an argument was shown to the hooks more than once"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -64,17 +57,15 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 def to_numpy(x):
     return x.detach().cpu().numpy().copy()
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: len(shown) == len(expected)\nobserved:", error)
+    print('expected: len(shown) == len(expected)\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("another value than an argument was shown to the hooks"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an argument was shown to the hooks more than once") else 2)

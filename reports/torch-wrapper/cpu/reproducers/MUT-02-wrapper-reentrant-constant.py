@@ -4,16 +4,13 @@ Specified: Where a region changes an argument in place, the gradient is right or
 Observed: [0]: [0.345761, 0.680549, 0.858374, 2.24543] plain, [0.126937, 0.0295302, -0.162772, 0.7602] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x, *, change=torch.Tensor.add_):
@@ -27,7 +24,6 @@ def main():
 
     attempt(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64))
 
-
 def attempt(program, *primals):
     """Demand of the checkpointed program the value and the gradients of the plain one, or an error."""
     expected = results(program, plainly, primals)
@@ -40,7 +36,6 @@ def attempt(program, *primals):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals):
     torch.manual_seed(20180101)
     now.phase, now.checkpoint = "forward", checkpoint
@@ -49,28 +44,22 @@ def results(program, checkpoint, primals):
     now.phase = "backward"
     return value, arrays(pull())
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return checkpoint_wrapper(region, checkpoint_impl=CheckpointImpl.REENTRANT)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         torch.autograd.backward(ys, [torch.ones_like(y) for y in ys])
         return [torch.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 def arrays(structure):
     return [x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, torch.Tensor)]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
@@ -78,6 +67,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

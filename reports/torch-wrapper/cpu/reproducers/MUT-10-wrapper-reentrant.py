@@ -5,16 +5,13 @@ backward refuses, the gradient is that of the forward or there is an error.
 Observed: [0]: [-0.386862, -1.05846, 1.77536, -0.873874] plain, [-0.83469, -0.348633, -0.125304, 2.65854] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def unchanged(checkpoint, x):
@@ -31,7 +28,6 @@ def main():
 
     attempt(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64), plain=without_change)
 
-
 def attempt(program, *primals, plain):
     """Demand of the checkpointed program the value and the gradients of the plain one, or an error."""
     expected = results(plain, plainly, primals)
@@ -44,7 +40,6 @@ def attempt(program, *primals, plain):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals):
     torch.manual_seed(20180101)
     now.phase, now.checkpoint = "forward", checkpoint
@@ -53,28 +48,22 @@ def results(program, checkpoint, primals):
     now.phase = "backward"
     return value, arrays(pull())
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return checkpoint_wrapper(region, checkpoint_impl=CheckpointImpl.REENTRANT)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         torch.autograd.backward(ys, [torch.ones_like(y) for y in ys])
         return [torch.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 def arrays(structure):
     return [x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, torch.Tensor)]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
@@ -82,6 +71,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

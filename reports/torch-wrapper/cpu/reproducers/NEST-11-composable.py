@@ -4,17 +4,14 @@ Specified: What a region captured that took a gradient inside is released when t
 Observed: no message
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import gc
 import sys
 import types
 import weakref
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     alive = []
@@ -35,14 +32,12 @@ def main():
 
     run(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64))
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -52,19 +47,16 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def watch(thing):
     """A function that says whether the object is alive; reference counting alone must release it."""
     gc.disable()
     reference = weakref.ref(thing)
     return lambda: reference() is not None
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -72,16 +64,12 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 def gradient_of(function):
     """The gradient of the sum of what the function returns, itself differentiable."""
-
     def gradient(x):
         x = x if x.requires_grad else x.detach().requires_grad_()
         return torch.autograd.grad(function(x).sum(), x, create_graph=True)[0]
-
     return gradient
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -89,6 +77,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("AssertionError in forward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -5,15 +5,12 @@ refuses the second, the second gradient is that of the forward or there is an er
 Observed: '_GeneratorContextManager' object has no attribute 'args'
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch
 from torch.distributed._composable.checkpoint_activation import checkpoint as composable
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     updated = []
@@ -32,12 +29,10 @@ def main():
             torch.Tensor.add_(torch.Tensor.detach(w), 1.0)
         return first, pull()
 
-    primals = (
-        torch.linspace(0.1, 0.9, 4, dtype=torch.float64),
-        torch.tensor([0.5, -1.0, 2.0, 0.25], dtype=torch.float64),
+    primals = torch.linspace(0.1, 0.9, 4, dtype=torch.float64), torch.tensor(
+        [0.5, -1.0, 2.0, 0.25], dtype=torch.float64
     )
     run(without_update, *primals, backward=backward)
-
 
 def run(program, *primals, backward):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
@@ -45,7 +40,6 @@ def run(program, *primals, backward):
         observe(program, plainly, primals, backward=backward)
     observe(program, CHECKPOINTED, primals, backward=backward)
     return now
-
 
 def observe(program, checkpoint, primals, *, backward):
     global now
@@ -55,24 +49,19 @@ def observe(program, checkpoint, primals, *, backward):
     now.phase = "backward"
     backward(pull)
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     return composable(region)(*args, **kwargs)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull(outputs=None, retain=False):
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         ones = [torch.ones_like(y) for y in ys]
         return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
@@ -80,6 +69,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("AttributeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

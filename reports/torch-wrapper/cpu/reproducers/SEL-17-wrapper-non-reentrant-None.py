@@ -4,15 +4,12 @@ Specified: A policy function's answer that means nothing is an error, not silent
 Observed: assert None is not None
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x):
@@ -22,7 +19,6 @@ def main():
     seen = attempt(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64))
 
     assert seen.error is not None, f"an answer that means nothing was accepted: {seen.error}"
-
 
 def attempt(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
@@ -34,7 +30,6 @@ def attempt(program, *primals):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -43,13 +38,11 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     region = torch.nn.Module()
     region.forward = function.__call__
     options = {name: kwargs.pop(name) for name in {"context_fn"} & set(kwargs)}
     return checkpoint_wrapper(region, **options)(*args, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -57,13 +50,12 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: seen.error is not None\nobserved:", error)
+    print('expected: seen.error is not None\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("an answer that means nothing was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an answer that means nothing was accepted") else 2)

@@ -4,16 +4,13 @@ Specified: The warning about a call that chooses no form names the line of that 
 Observed: assert False
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import contextlib
 import sys
 import types
 import warnings
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     checkpoint_, found = torch.utils.checkpoint.checkpoint, []
@@ -28,19 +25,16 @@ def main():
 
     assert all(w.is_at_call for w in found), "the warning points into the implementation"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
-
 
 @contextlib.contextmanager
 def recorded_warnings():
@@ -50,32 +44,26 @@ def recorded_warnings():
         yield found
     found += [types.SimpleNamespace(text=str(w.message), is_at_call=w.filename == __file__) for w in caught]
 
-
 def checkpoint(function, *args, **kwargs):
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def through(checkpoint, entry):
     return checkpoint if checkpoint is plainly else entry
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         torch.autograd.backward(ys, [torch.ones_like(y) for y in ys])
         return [torch.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: all((w.is_at_call for w in found))\nobserved:", error)
+    print('expected: all((w.is_at_call for w in found))\nobserved:', error)
     sys.exit(1 if str(error).startswith("the warning points into the implementation") else 2)
 print("as specified")

@@ -4,13 +4,10 @@ Specified: An exception of the function in forward reaches the caller as it is; 
 Observed: assert RuntimeError('generator raised StopIteration') is StopIteration('the function fails')
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     caught = []
@@ -32,23 +29,19 @@ def main():
 
     assert caught[-1] is error, f"another exception reached the caller: {caught[-1]}"
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
 
-
 def observe(program, checkpoint, primals):
     torch.manual_seed(20180101)
     value, pull = vjp(lambda *xs: program(checkpoint, *xs), *primals)
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -56,12 +49,11 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: caught[-1] is error\nobserved:", error)
+    print('expected: caught[-1] is error\nobserved:', error)
     sys.exit(1 if str(error).startswith("another exception reached the caller") else 2)
 print("as specified")

@@ -5,15 +5,12 @@ an error.
 Observed: [0]: [-2.96028, -2.66034, 0.788146, 3.49449] plain, [0.493821, 0.185917, -0.341336, -0.788247] checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import numpy as np
 import torch.utils.checkpoint
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def region(x):
@@ -29,7 +26,6 @@ def main():
 
     attempt(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64))
 
-
 def attempt(program, *primals):
     """Demand of the checkpointed program the value and the gradients of the plain one, or an error."""
     expected = results(program, plainly, primals)
@@ -42,7 +38,6 @@ def attempt(program, *primals):
         are_equal = [np.array_equal(e, o, equal_nan=True) for e, o in zip(es, os)]
         assert all(are_equal), f"{label}: {os} instead of {es}"
 
-
 def results(program, checkpoint, primals):
     torch.manual_seed(20180101)
     now.phase, now.checkpoint = "forward", checkpoint
@@ -51,10 +46,8 @@ def results(program, checkpoint, primals):
     now.phase = "backward"
     return value, arrays(pull())
 
-
 def checkpoint(function, *args, **kwargs):
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -62,10 +55,8 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 def arrays(structure):
     return [x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, torch.Tensor)]
-
 
 now = types.SimpleNamespace()
 plainly = lambda function, *args, context_fn=None, **kwargs: function(*args, **kwargs)
@@ -73,6 +64,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: the value and the gradients of the plain call\nobserved:", error)
+    print('expected: the value and the gradients of the plain call\nobserved:', error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

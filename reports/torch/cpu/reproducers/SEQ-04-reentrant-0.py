@@ -4,15 +4,12 @@ Specified: More segments than functions, none, or a negative number of them is r
 Observed: assert False
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import functools
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     segments = 0
@@ -26,7 +23,6 @@ def main():
 
     assert isinstance(seen.error, ValueError), "an impossible number of segments is no ValueError"
 
-
 def attempt(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run, also its exception."""
     for _ in range(2):
@@ -37,7 +33,6 @@ def attempt(program, *primals):
         now.error = error
     return now
 
-
 def observe(program, checkpoint, primals):
     global now
     now = types.SimpleNamespace(phase="forward", error=None, checkpoint=checkpoint)
@@ -46,35 +41,29 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=True, **kwargs)
-
 
 def in_segments(checkpoint, functions, segments, *inputs, **options):
     if checkpoint is plainly:
         return functools.reduce(lambda value, function: function(value), functions, *inputs)
     return torch.utils.checkpoint.checkpoint_sequential(functions, segments, *inputs, use_reentrant=True, **options)
 
-
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
     value = tree_leaves(function(*xs))
-
     def pull():
         ys = [y for y in value if getattr(y, "requires_grad", False)]
         torch.autograd.backward(ys, [torch.ones_like(y) for y in ys])
         return [torch.zeros_like(x) if x.grad is None else x.grad for x in xs]
-
     return value, pull
-
 
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print("expected: isinstance(seen.error, ValueError)\nobserved:", error)
+    print('expected: isinstance(seen.error, ValueError)\nobserved:', error)
     if "--plain" in sys.argv and str(error).startswith("an impossible number of segments is no ValueError"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an impossible number of segments is no ValueError") else 2)

@@ -4,15 +4,12 @@ Specified: A sequence of no functions returns its input.
 Observed: range() arg 3 must not be zero
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
-
 import functools
 import sys
 import types
-
 sys.excepthook = lambda *error: (sys.__excepthook__(*error), sys.exit(2))  # 1 is for the fault
 import torch.utils.checkpoint
 from torch.utils._pytree import tree_leaves
-
 
 def main():
     def program(checkpoint, x):
@@ -21,14 +18,12 @@ def main():
 
     run(program, torch.linspace(0.1, 0.9, 4, dtype=torch.float64))
 
-
 def run(program, *primals):
     """Run the program plain, twice, then checkpointed; what was seen in the last run."""
     for _ in range(2):
         observe(program, plainly, primals)
     observe(program, CHECKPOINTED, primals)
     return now
-
 
 def observe(program, checkpoint, primals):
     global now
@@ -38,16 +33,13 @@ def observe(program, checkpoint, primals):
     now.phase = "backward"
     pull()
 
-
 def checkpoint(function, *args, **kwargs):
     return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, **kwargs)
-
 
 def in_segments(checkpoint, functions, segments, *inputs, **options):
     if checkpoint is plainly:
         return functools.reduce(lambda value, function: function(value), functions, *inputs)
     return torch.utils.checkpoint.checkpoint_sequential(functions, segments, *inputs, use_reentrant=False, **options)
-
 
 def vjp(function, *primals):
     xs = [x.clone().requires_grad_() for x in primals]
@@ -55,13 +47,12 @@ def vjp(function, *primals):
     ys = [y for y in value if getattr(y, "requires_grad", False)]
     return value, lambda: torch.autograd.grad(ys, xs, [torch.ones_like(y) for y in ys], materialize_grads=True)
 
-
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print("expected: no exception\nobserved:", found)
+    print('expected: no exception\nobserved:', found)
     sys.exit(1 if found.startswith("ValueError in forward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")
