@@ -169,7 +169,8 @@ def _written(
 def _run(attempt: Callable[[Program], None], grammar: Grammar, how: Exploration, name: str) -> None:
     """Hypothesis, set up. Properties of other names are tried on other programs."""
     phases = [hypothesis.Phase.explicit, hypothesis.Phase.reuse, hypothesis.Phase.generate]
-    database: ExampleDatabase | None = DirectoryBasedExampleDatabase(how.database) if how.database else None
+    folder = f"{how.database}/{name.partition('.')[0]}"
+    database: ExampleDatabase | None = DirectoryBasedExampleDatabase(folder) if how.database else None
     run = hypothesis.given(programs(grammar))(attempt)
     run = hypothesis.seed(zlib.crc32(f"{name} {how.seed}".encode()))(run)
     run = hypothesis.settings(

@@ -7,7 +7,7 @@ program that was found.
 """
 
 from ckptspec.conformance.backend import Capability, Fact
-from ckptspec.conformance.clause import MUST, SHOULD, clause
+from ckptspec.conformance.clause import MUST, clause
 
 
 @clause("FUZZ-01", MUST, tests=Capability.FREE_CAPTURES)
@@ -231,7 +231,7 @@ def test_any_program_can_be_differentiated_after_a_replay_that_raised(under_test
     under_test.explore(check, random=True, ways=("after a failure",))
 
 
-@clause("FUZZ-16", SHOULD, tests=Capability.POLICY_BY_OP, needs=(Fact.IN_PLACE,))
+@clause("FUZZ-16", MUST, tests=Capability.POLICY_BY_OP, needs=(Fact.IN_PLACE,))
 def test_policies_are_right_or_refused_where_arrays_change(under_test):
     """Where a region whose policy saves something changes arrays of its own in place, the gradients are right or there
     is an error.

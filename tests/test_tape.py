@@ -42,9 +42,11 @@ FUNCTIONS: dict[str, Callable[[Variable, Variable], Variable]] = {
     "reshape": lambda x, y: OPS.reshape(OPS.square(OPS.multiply(x, y)), (3, 2)),
     "permute_dims": lambda x, y: OPS.permute_dims(OPS.square(OPS.multiply(x, y)), (1, 0)),
     "expand_dims": lambda x, y: OPS.expand_dims(OPS.square(OPS.multiply(x, y)), 1),
+    "broadcast_to": lambda x, y: OPS.broadcast_to(OPS.square(OPS.multiply(x, y)), (2, 2, 3)),
     "concat": lambda x, y: OPS.concat([x, OPS.multiply(x, y), OPS.square(x)]),
     "dropout": lambda x, y: OPS.dropout(OPS.multiply(x, y), 0.5),
     "noisy_relu": lambda x, y: OPS.noisy_relu(OPS.multiply(x, y)),
+    "custom": lambda x, y: OPS.custom(OPS.sin, lambda g, v: OPS.multiply(g, OPS.cos(v)))(OPS.multiply(x, y)),
     "astype": lambda x, y: OPS.astype(OPS.multiply(OPS.astype(x, "float64"), y), "float64"),
 }
 
@@ -107,9 +109,21 @@ def test_gradients_of_gradients_are_those_of_differences(name: str) -> None:
 
 
 def test_the_operations_of_the_host_are_all_tested() -> None:
-    without_gradient = {"zeros_like", "ones_like", "uniform_like"}
+    without_gradient = {"less", "no_grad", "ones_like", "stop_gradient", "uniform_like", "zeros_like"}
 
     assert set(tape.OPERATIONS) == set(FUNCTIONS) | without_gradient
+
+
+def test_no_gradient_goes_through_what_is_cut_off() -> None:
+    def cut(x: Variable, y: Variable) -> Variable:
+        with OPS.no_grad():
+            unrecorded = OPS.square(x)
+        return OPS.add(OPS.multiply(OPS.stop_gradient(OPS.square(x)), y), unrecorded)
+
+    found, other = gradients(cut, *leaves(X, ROW))
+
+    assert not found.values.any()
+    assert other.values.any()
 
 
 def checkpointed(function: Callable[..., Variable], **options: Any) -> Callable[..., Variable]:

@@ -20,7 +20,7 @@ def a_policy_turns_preservation_off(patch: pytest.MonkeyPatch, checkpointer: Che
     return wrapping(checkpointer, call)
 
 
-@witness("FUZZ-09")
+@witness("FUZZ-09", "FUZZ-16")
 def a_policy_cuts_off_the_second_argument(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
     """A region with a policy gives its second argument no gradient."""
 

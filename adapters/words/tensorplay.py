@@ -10,10 +10,20 @@ from torch.utils._pytree import tree_leaves
 
 class ops:
     broadcast_to = broadcast_to
+    sum = sum_along  # if axis=
+    mean = mean_along  # if axis=
 
 
 def broadcast_to(x, shape):
     return x.expand(*shape)
+
+
+def sum_along(x, axis=None):
+    return torch.sum(x) if axis is None else torch.sum(x, dim=axis)
+
+
+def mean_along(x, axis=None):
+    return torch.mean(x) if axis is None else torch.mean(x, dim=axis)
 
 
 def vjp(function, *primals):

@@ -6,6 +6,8 @@ Read as text, of which a program takes what it needs; never imported.
 import contextlib
 import functools
 import gc
+import multiprocessing
+import tempfile
 
 import torch
 import torch.utils.checkpoint
@@ -49,6 +51,7 @@ class under_test:
     needs_gradient = needs_gradient
     stop_gradient = torch.Tensor.detach
     forward_derivative = forward_derivative
+    processes = in_processes
 
 
 class handles:
@@ -216,6 +219,28 @@ def custom(function, derivative):
             return derivative(gradient, *context.saved_tensors)
 
     return Custom.apply
+
+
+def in_processes(count, body):
+    """What the body returns in each of several processes that talk to each other."""
+    fork = multiprocessing.get_context("fork")
+    pipes = [fork.Pipe() for _ in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        for rank, (_, theirs) in enumerate(pipes):
+            fork.Process(target=play, args=(rank, count, folder, body, theirs)).start()
+        answers = [ours.recv() for ours, _ in pipes]
+    for error in sorted((a for a in answers if isinstance(a, Exception)), key=lambda e: type(e) is not AssertionError):
+        raise error
+    return answers
+
+
+def play(rank, count, folder, body, pipe):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+    try:
+        pipe.send(body(rank))
+    except Exception as error:
+        pipe.send(AssertionError(str(error)) if isinstance(error, AssertionError) else RuntimeError(repr(error)))
+    torch.distributed.destroy_process_group()
 
 
 OPERATORS = {

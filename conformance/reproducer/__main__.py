@@ -14,7 +14,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ckptspec.conformance.printable import line
@@ -49,12 +49,15 @@ class Outcome(NamedTuple):
         return f"{self.path}: as the report says"
 
 
-def scripts(places: Iterable[pathlib.Path]) -> Iterator[pathlib.Path]:
-    """The scripts that reports name: those given, and every report.json below a folder. Raises ReportError."""
-    for place in places:
-        for path in sorted(place.rglob("report.json")) if place.is_dir() else [place]:
-            cases = [case for clause in model.load(path)["clauses"] for case in clause["cases"]]
-            yield from (path.parent / case["reproducer"] for case in cases if case["reproducer"])
+def reports(places: Iterable[pathlib.Path]) -> list[pathlib.Path]:
+    """The reports given, and every report.json below a folder."""
+    return [path for p in places for path in (sorted(p.rglob("report.json")) if p.is_dir() else [p])]
+
+
+def scripts(path: pathlib.Path) -> list[pathlib.Path]:
+    """The scripts that a report names. Raises ReportError."""
+    cases = [case for clause in model.load(path)["clauses"] for case in clause["cases"]]
+    return [path.parent / case["reproducer"] for case in cases if case["reproducer"]]
 
 
 def run(path: pathlib.Path) -> Outcome:
@@ -86,12 +89,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("-n", type=int, default=count, help="scripts at a time (default: %(default)s)")
     chosen = parser.parse_args(arguments)
     try:
-        found = list(scripts(chosen.places))
+        found = [script for path in reports(chosen.places) for script in scripts(path)]
     except model.ReportError as error:
         print(error)
         return 2
-    if not found:
-        print(f"no report below {', '.join(map(str, chosen.places))} names a reproducer")
+    if not reports(chosen.places):
+        print(f"there is no report.json below {', '.join(map(str, chosen.places))}")
         return 2
     with concurrent.futures.ThreadPoolExecutor(chosen.n) as pool:
         outcomes = list(pool.map(run, found))

@@ -42,7 +42,7 @@ def folded(text: str, parameters: Mapping[str, Any], truthy: Collection[str] = (
 
 def literal(value: object) -> str:
     """A constant as Python text."""
-    if isinstance(value, str) and value.isprintable():
+    if isinstance(value, str) and value.replace("\n", "").isprintable():
         return json.dumps(value, ensure_ascii=False)
     return ascii(value)
 

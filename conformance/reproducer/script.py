@@ -28,8 +28,8 @@ STAGE = pathlib.Path(__file__).parent / "stage"
 
 def reproducer(clause: Clause, fault: Fault, words: Words, library: str) -> str:
     """The script. library: its name and version. Raises Unspeakable if the clause says what there are no words for."""
-    if Fact.PROCESSES in clause.needs:
-        raise Unspeakable("it takes several processes")
+    if Fact.PROCESSES in clause.needs and not fault.record.label:
+        raise Unspeakable("one of several processes tells the others of no other end than a failed assertion")
     parameters = program.parameters(clause, fault.record.parameters)
     text = trimmed(folded(program.text_of(clause, fault.record), parameters), fault.aim)
     tree = ast.parse(text)
@@ -37,17 +37,17 @@ def reproducer(clause: Clause, fault: Fault, words: Words, library: str) -> str:
         raise Unspeakable("how often a drawn program may be executed is not known")
     stage = "bounds" if fault.record.verdict is Verdict.FAIL or program.uses_results(tree) else "values"
     texts = _texts(stage, words)
-    known = _known(tuple(texts), tuple(words.names.items()))
+    known = _known(tuple(texts), tuple(words.names.items()), frozenset(m for m in mentions(tree) if m.endswith("=")))
     probe, options = program.probe(tree, fault), program.options(tree, known)
     keywords = {"plain", "backward", "tolerance" if stage == "values" else "replays" if fault.is_unreplayed else ""}
     main = tidy(re.sub("  # noqa.*", "", spelled(text, known, probe, keywords)))
     end, named = ending(ast.parse(main), fault)
     named["OPTIONS"] = "{" + ", ".join(map(literal, options)) + "}"
     texts.insert(-1, _plainly(options))
-    is_observing = program.uses_results(tree) or ".attempt" in mentions(tree) or probe != "identity"
+    is_observing = program.uses_results(tree) or probe != "identity" or {".attempt", ".gradients"} & mentions(tree)
     met = {
         "replays": fault.is_unreplayed,
-        "now": is_observing or bool(fault.record.exception),
+        "now": bool(is_observing or fault.record.exception),
         "OPTIONS": bool(options),
         "seed": any(re.search(r"^(seed =|def seed)", text, re.M) for text in texts),
     }
@@ -64,9 +64,9 @@ def _texts(stage: str, words: Words) -> list[str]:
 
 
 @functools.cache
-def _known(texts: tuple[str, ...], names: tuple[tuple[str, str], ...]) -> Vocabulary:
-    """What programs say, before it is known what a script needs."""
-    return read(texts, dict(names), ())
+def _known(texts: tuple[str, ...], names: tuple[tuple[str, str], ...], keywords: frozenset[str]) -> Vocabulary:
+    """What programs say, before it is known what a script needs but for the keywords."""
+    return read(texts, dict(names), keywords)
 
 
 def _plainly(options: list[str]) -> str:

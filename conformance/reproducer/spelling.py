@@ -100,6 +100,13 @@ class _Spelling(ast.NodeVisitor):
             targets, values = (", ".join(self.source.of(pair[i]) for pair in kept) for i in (0, 1))
             self.say(node, f"{targets} = {values}")
 
+    def visit_arguments(self, node: ast.arguments) -> None:
+        """Without `under_test`."""
+        self.generic_visit(node)
+        if node.args and node.args[0].arg == UNDER_TEST:
+            start, end = self.source.span(node.args[0])
+            self.source.replace((start, self.source.span(node.args[1])[0] if len(node.args) > 1 else end), "")
+
     # -- calls
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -175,16 +182,19 @@ class _Spelling(ast.NodeVisitor):
         """An array of given values, or of evenly spaced ones."""
         for part in node.args:
             self.visit(part)
-        try:
-            how = {str(k.arg): ast.literal_eval(k.value) for k in node.keywords}
-        except ValueError:
-            raise Unspeakable("there is no word for an array whose shape or dtype is computed") from None
-        shape = how.get("shape")
+        how = {str(k.arg): k.value for k in node.keywords}
+        dtype, shape = how.get("dtype", ast.Constant("float64")), how.get("shape", ast.Tuple([ast.Constant(4)]))
+        if not isinstance(dtype, ast.Constant) or not isinstance(shape, ast.Tuple):
+            raise Unspeakable("there is no word for an array whose dtype or number of dimensions is computed")
+        lengths = [ast.unparse(length) for length in shape.elts]
+        factors = [
+            text if isinstance(n, ast.Constant) else f"({text})" for n, text in zip(shape.elts, lengths, strict=True)
+        ]
         filled = {
-            "DTYPE": how.get("dtype", "float64"),
-            "SIZE": str(4 if shape is None else math.prod(shape)),
+            "DTYPE": str(dtype.value),
+            "SIZE": " * ".join(factors) if lengths != factors else str(math.prod(map(int, lengths))),
             "VALUES": f"[{', '.join(map(self.source.of, node.args))}]",
         }
         template = self.words.dictionaries["array"]["given" if node.args else "spaced"]
         text = re.sub("|".join(filled), lambda found: filled[found[0]], template)
-        return text if shape is None or len(shape) == 1 else f"{text}.reshape({', '.join(map(str, shape)) or '()'})"
+        return text if len(lengths) == 1 else f"{text}.reshape({', '.join(lengths) or '()'})"

@@ -26,8 +26,8 @@ def scripts(
 ) -> tuple[dict[str, str], list[str]]:
     """Case -> the script that shows what failed; and what was in the way of others, a line each.
 
-    description: the preflight's. limit: seconds of a case, 0: none. Left out are cases that hold, and those of which a
-    script cannot speak: no words, or several processes.
+    description: the preflight's. limit: seconds of a case, 0: none. Left out are cases that hold, and those for which
+    there are no words.
     """
     library = f"{description['name']} {description['version']}"
     found, troubles = dict[str, str](), dict[str, str]()
