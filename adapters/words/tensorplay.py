@@ -33,13 +33,15 @@ def vjp(function, *primals):
     value = tree_leaves(function(*xs))  # unless .int64
     value = tree_leaves(function(*every))  # if .int64
 
-    def pull(outputs=None, retain=False):  # if backward=
+    def pull(outputs=None, inputs=None, retain=False):  # if backward=
+        wanted = [x for i, x in enumerate(xs) if inputs is None or i in inputs]  # if inputs=
+        wanted = xs  # unless inputs=
         ys = [y for i, y in enumerate(value) if outputs is None or i in outputs]  # if outputs=
         ys = [y for y in ys if getattr(y, "requires_grad", False)]  # if outputs=
         ys = [y for y in value if getattr(y, "requires_grad", False)]  # unless outputs=
         ones = [torch.ones_like(y) for y in ys]
-        found = torch.autograd.grad(ys, xs, ones, retain_graph=retain, allow_unused=True)
-        return [torch.zeros_like(x) if g is None else g for x, g in zip(xs, found)]
+        found = torch.autograd.grad(ys, wanted, ones, retain_graph=retain, allow_unused=True)
+        return [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, found)]
 
     def pull():  # unless backward=
         ys = [y for y in value if getattr(y, "requires_grad", False)]

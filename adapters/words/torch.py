@@ -113,12 +113,14 @@ def vjp(function, *primals):  # if backward=
     value = tree_leaves(function(*xs))  # unless .int64
     value = tree_leaves(function(*every))  # if .int64
 
-    def pull(outputs=None, retain=False):
+    def pull(outputs=None, inputs=None, retain=False):
+        wanted = [x for i, x in enumerate(xs) if inputs is None or i in inputs]  # if inputs=
         ys = [y for i, y in enumerate(value) if outputs is None or i in outputs]  # if outputs=
         ys = [y for y in ys if getattr(y, "requires_grad", False)]  # if outputs=
         ys = [y for y in value if getattr(y, "requires_grad", False)]  # unless outputs=
         ones = [torch.ones_like(y) for y in ys]
-        return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)
+        return torch.autograd.grad(ys, wanted, ones, retain_graph=retain, materialize_grads=True)  # if inputs=
+        return torch.autograd.grad(ys, xs, ones, retain_graph=retain, materialize_grads=True)  # unless inputs=
 
     return value, pull
 

@@ -61,11 +61,13 @@ def vjp(function, *primals):
     xs = [Variable(x.values.copy(), Node()) for x in primals]
     value = leaves(function(*xs))
 
-    def pull(outputs=None, retain=False):
+    def pull(outputs=None, inputs=None, retain=False):
+        wanted = [x for i, x in enumerate(xs) if inputs is None or i in inputs]  # if inputs=
+        wanted = xs  # unless inputs=
         ones = [Variable(np.ones_like(y.values)) for y in value]
         ones = [one if outputs is None or i in outputs else None for i, one in enumerate(ones)]  # if outputs=
-        found = tape.backward(value, ones, [x.node for x in xs], retain=retain)
-        return [g or Variable(np.zeros_like(x.values)) for g, x in zip(found, xs)]
+        found = tape.backward(value, ones, [x.node for x in wanted], retain=retain)
+        return [g or Variable(np.zeros_like(x.values)) for g, x in zip(found, wanted)]
 
     return value, pull
 

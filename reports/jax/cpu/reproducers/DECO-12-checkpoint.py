@@ -65,7 +65,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: not kept[-1]\nobserved:', error)
+    print("expected: not kept[-1]\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the object's attributes are still there"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the object's attributes are still there") else 2)

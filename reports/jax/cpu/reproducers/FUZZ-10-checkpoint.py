@@ -96,6 +96,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: held <= plain\nobserved:', error)
+    print("expected: held <= plain\nobserved:", error)
     sys.exit(1 if str(error).startswith("more is held after backward than by the plain run") else 2)
 print("as specified")

@@ -68,6 +68,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: not any((is_alive() for is_alive in alive))\nobserved:', error)
+    print("expected: not any((is_alive() for is_alive in alive))\nobserved:", error)
     sys.exit(1 if str(error).startswith("what the region captured is alive after the outputs are gone") else 2)
 print("as specified")

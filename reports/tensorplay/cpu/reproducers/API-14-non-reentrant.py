@@ -69,7 +69,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: left[:1] == [error]\nobserved:', error)
+    print("expected: left[:1] == [error]\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the context was left without the exception"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the context was left without the exception") else 2)

@@ -72,7 +72,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((w.is_at_call for w in at_call))\nobserved:', error)
+    print("expected: all((w.is_at_call for w in at_call))\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the call did not warn, or more than once"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("a warning points into the implementation") else 2)

@@ -61,7 +61,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: not accepted\nobserved:', error)
+    print("expected: not accepted\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("an unknown value was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an unknown value was accepted") else 2)

@@ -72,7 +72,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: an execution in backward\nobserved:', error)
+    print("expected: an execution in backward\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("no replay was seen in backward"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("no replay was seen in backward") else 2)

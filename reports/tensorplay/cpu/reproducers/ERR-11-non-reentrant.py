@@ -77,5 +77,5 @@ if "--child" in sys.argv:
     main()
     sys.exit()
 child = subprocess.run([sys.executable, *sys.argv, "--child"])
-print('expected: exit code 0\nobserved:', child.returncode)
+print("expected: exit code 0\nobserved:", child.returncode)
 sys.exit({0: 0, -6: 1}.get(child.returncode, 2))

@@ -68,7 +68,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((word in str(seen.error) for word in expected))\nobserved:', error)
+    print("expected: all((word in str(seen.error) for word in expected))\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("a replay that saves other values passed unnoticed"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the error does not say what differs") else 2)

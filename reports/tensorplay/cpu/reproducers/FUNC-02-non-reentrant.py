@@ -63,6 +63,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: found[-1] == found[0]\nobserved:', error)
+    print("expected: found[-1] == found[0]\nobserved:", error)
     sys.exit(1 if str(error).startswith("a saved array came back otherwise than in the plain run") else 2)
 print("as specified")

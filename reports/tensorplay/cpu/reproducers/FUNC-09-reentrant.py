@@ -53,6 +53,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: len(refused) == 3\nobserved:', error)
+    print("expected: len(refused) == 3\nobserved:", error)
     sys.exit(1 if str(error).startswith("what the plain run refuses was accepted") else 2)
 print("as specified")

@@ -15,7 +15,7 @@ def main():
         v1 = tensorplay.multiply(a, tensorplay.rand_like(a))
         v2 = tensorplay.tanh(c)
         v3 = v1[1:]
-        v4 = tensorplay.sum(v3, axis=0)
+        v4 = sum_along(v3, axis=0)
         v5 = tensorplay.multiply(v4, v4)
         v6 = tensorplay.nn.functional.dropout(v3, 0.5)
         v7 = tensorplay.sin(v2)
@@ -28,7 +28,7 @@ def main():
                 v15 = tensorplay.unsqueeze(v14, 0)
                 v16 = tensorplay.add(c, b)
                 with tensorplay.no_grad():
-                    v17 = tensorplay.mean(v16, axis=-1)
+                    v17 = mean_along(v16, axis=-1)
                     v18 = tensorplay.negative(c)
                     v19 = tensorplay.multiply(v13, v17)
                 return v16, v15
@@ -84,11 +84,17 @@ def arrays(structure):
         x.detach().double().cpu().numpy().copy() for x in tree_leaves(structure) if isinstance(x, tensorplay.Tensor)
     ]
 
+def sum_along(x, axis=None):
+    return tensorplay.sum(x) if axis is None else tensorplay.sum(x, dim=axis)
+
+def mean_along(x, axis=None):
+    return tensorplay.mean(x) if axis is None else tensorplay.mean(x, dim=axis)
+
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: the value and the gradients of the plain call\nobserved:', error)
+    print("expected: the value and the gradients of the plain call\nobserved:", error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

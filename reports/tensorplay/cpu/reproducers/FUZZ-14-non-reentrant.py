@@ -19,7 +19,7 @@ def main():
                 v5 = tensorplay.clone(v3)
                 v6 = astype(tensorplay.matmul(b, v5), "float32")
                 v7 = tensorplay.reshape(v6, (9,))
-                v8 = tensorplay.sum(v3)
+                v8 = sum_along(v3)
                 v9 = tensorplay.square(v5)
                 v10 = astype(tensorplay.matmul(v9, v9), "float32")
                 v11 = tensorplay.multiply(b, v1)
@@ -29,8 +29,8 @@ def main():
                     v15 = tensorplay.sin(v14)
                     return {"k": v15, "l": v14, "m": v13}
                 [v16, v17, v18] = region12(v6).values()
-                v19 = tensorplay.sum(v10)
-                v20 = tensorplay.mean(v16, axis=-1)
+                v19 = sum_along(v10)
+                v20 = mean_along(v16, axis=-1)
                 v21 = astype(tensorplay.matmul(v18, v18), "float32")
                 v22 = tensorplay.lt(v8, a)
                 v23 = tensorplay.add(c, v18)
@@ -85,12 +85,18 @@ def astype(x, dtype):
 def autocast(x):
     return tensorplay.autocast(x.device.type, tensorplay.bfloat16, cache_enabled=False)
 
+def sum_along(x, axis=None):
+    return tensorplay.sum(x) if axis is None else tensorplay.sum(x, dim=axis)
+
+def mean_along(x, axis=None):
+    return tensorplay.mean(x) if axis is None else tensorplay.mean(x, dim=axis)
+
 plainly = lambda function, *args, **kwargs: function(*args, **kwargs)
 CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print('expected: no exception\nobserved:', found)
+    print("expected: no exception\nobserved:", found)
     sys.exit(1 if found.startswith("RuntimeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

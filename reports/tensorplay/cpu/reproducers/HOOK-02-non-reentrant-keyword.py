@@ -65,6 +65,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((array in shown for array in expected))\nobserved:', error)
+    print("expected: all((array in shown for array in expected))\nobserved:", error)
     sys.exit(1 if str(error).startswith("an argument was not shown to the hooks") else 2)
 print("as specified")

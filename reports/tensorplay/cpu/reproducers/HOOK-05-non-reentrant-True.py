@@ -71,7 +71,7 @@ OPERATORS = {"exp": tensorplay.exp}
 try:
     main()
 except AssertionError as error:
-    print('expected: shown.count(results[0]) == 1\nobserved:', error)
+    print("expected: shown.count(results[0]) == 1\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the hooks did not see the saved result as often as asked"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the hooks did not see the saved result as often as asked") else 2)

@@ -53,6 +53,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((box is given[0] for box in given))\nobserved:', error)
+    print("expected: all((box is given[0] for box in given))\nobserved:", error)
     sys.exit(1 if str(error).startswith("the replay was given another container") else 2)
 print("as specified")

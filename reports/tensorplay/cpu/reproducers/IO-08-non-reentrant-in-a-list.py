@@ -53,6 +53,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((x is given[0] for x in given))\nobserved:', error)
+    print("expected: all((x is given[0] for x in given))\nobserved:", error)
     sys.exit(1 if str(error).startswith("the replay was given another array") else 2)
 print("as specified")

@@ -80,6 +80,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.held.after_backward <= seen.plain.held.after_backward\nobserved:', error)
+    print("expected: seen.held.after_backward <= seen.plain.held.after_backward\nobserved:", error)
     sys.exit(1 if str(error).startswith("more is held than after the plain backward") else 2)
 print("as specified")

@@ -88,7 +88,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.held.after_forward <= 3 * size\nobserved:', error)
+    print("expected: seen.held.after_forward <= 3 * size\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("what belongs to inner regions is held after forward"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("what belongs to inner regions is held after forward") else 2)

@@ -61,6 +61,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: ends[-1] == ends[0]\nobserved:', error)
+    print("expected: ends[-1] == ends[0]\nobserved:", error)
     sys.exit(1 if str(error).startswith("the second backward does not end as the plain one does") else 2)
 print("as specified")

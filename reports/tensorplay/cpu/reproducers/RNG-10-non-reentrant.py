@@ -55,7 +55,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: drawn[-1] != drawn[-2]\nobserved:', error)
+    print("expected: drawn[-1] != drawn[-2]\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the replay drew the same from a generator object"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the replay drew the same from a generator object") else 2)

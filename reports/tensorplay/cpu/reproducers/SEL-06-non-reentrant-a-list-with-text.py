@@ -56,7 +56,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: isinstance(seen.error, TypeError | ValueError)\nobserved:', error)
+    print("expected: isinstance(seen.error, TypeError | ValueError)\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("what is no policy was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("what is no policy was accepted") else 2)

@@ -72,7 +72,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: [seen.backward[p] for p in probes[6:]] == [0] * 4\nobserved:', error)
+    print("expected: [seen.backward[p] for p in probes[6:]] == [0] * 4\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("a function of the first segments was not replayed once"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("a function of the last segment was replayed") else 2)

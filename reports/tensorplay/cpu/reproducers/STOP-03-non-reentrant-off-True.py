@@ -73,7 +73,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.backward[tail] == (0 if stops else 1)\nobserved:', error)
+    print("expected: seen.backward[tail] == (0 if stops else 1)\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("another setting than the innermost one held"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("another setting than the innermost one held") else 2)

@@ -67,6 +67,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: all((w.is_at_call for w in found))\nobserved:', error)
+    print("expected: all((w.is_at_call for w in found))\nobserved:", error)
     sys.exit(1 if str(error).startswith("the warning points into the implementation") else 2)
 print("as specified")

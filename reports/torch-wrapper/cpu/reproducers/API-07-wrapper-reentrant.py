@@ -60,7 +60,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: isinstance(seen.error, ValueError)\nobserved:', error)
+    print("expected: isinstance(seen.error, ValueError)\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("an unknown check was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an unknown check was accepted") else 2)

@@ -58,7 +58,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: left == [None, None]\nobserved:', error)
+    print("expected: left == [None, None]\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("a context was left with an exception"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("a context was left with an exception") else 2)

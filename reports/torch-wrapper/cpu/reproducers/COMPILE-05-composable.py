@@ -104,7 +104,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: the value and the gradients of the plain call\nobserved:', error)
+    print("expected: the value and the gradients of the plain call\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("value"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("gradient:") else 2)

@@ -65,6 +65,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: set(devices) == {default}\nobserved:', error)
+    print("expected: set(devices) == {default}\nobserved:", error)
     sys.exit(1 if str(error).startswith("the default device of forward stayed") else 2)
 print("as specified")

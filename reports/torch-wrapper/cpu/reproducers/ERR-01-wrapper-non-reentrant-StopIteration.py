@@ -57,6 +57,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: caught[-1] is error\nobserved:', error)
+    print("expected: caught[-1] is error\nobserved:", error)
     sys.exit(1 if str(error).startswith("another exception reached the caller") else 2)
 print("as specified")

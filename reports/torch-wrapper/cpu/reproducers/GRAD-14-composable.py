@@ -61,6 +61,6 @@ try:
     main()
 except BaseException as error:
     found = f"{type(error).__name__} in {now.phase}: {error}"
-    print('expected: no exception\nobserved:', found)
+    print("expected: no exception\nobserved:", found)
     sys.exit(1 if found.startswith("AttributeError in backward:") and now.checkpoint is CHECKPOINTED else 2)
 print("as specified")

@@ -65,7 +65,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: len(shown) == len(expected)\nobserved:', error)
+    print("expected: len(shown) == len(expected)\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("another value than an argument was shown to the hooks"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an argument was shown to the hooks more than once") else 2)

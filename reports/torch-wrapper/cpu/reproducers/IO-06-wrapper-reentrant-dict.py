@@ -58,6 +58,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: the value and the gradients of the plain call\nobserved:', error)
+    print("expected: the value and the gradients of the plain call\nobserved:", error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

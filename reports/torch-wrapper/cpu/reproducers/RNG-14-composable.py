@@ -61,6 +61,6 @@ OPERATORS = {"uniform_like": torch.ops.aten.rand_like.default}
 try:
     main()
 except AssertionError as error:
-    print('expected: the value and the gradients of the plain call\nobserved:', error)
+    print("expected: the value and the gradients of the plain call\nobserved:", error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

@@ -90,6 +90,6 @@ OPERATORS = {"probe": torch.ops.reproducer.probe.default}
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.backward[offloaded] == 0\nobserved:', error)
+    print("expected: seen.backward[offloaded] == 0\nobserved:", error)
     sys.exit(1 if str(error).startswith("an offloaded operation was executed again") else 2)
 print("as specified")

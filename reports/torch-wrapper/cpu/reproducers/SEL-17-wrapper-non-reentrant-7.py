@@ -55,7 +55,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.error is not None\nobserved:', error)
+    print("expected: seen.error is not None\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("an answer that means nothing was accepted"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("an answer that means nothing was accepted") else 2)

@@ -56,7 +56,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: not isinstance(kept[-1], Model)\nobserved:', error)
+    print("expected: not isinstance(kept[-1], Model)\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("the wrapped module is still of its class"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("the wrapped module is still of its class") else 2)

@@ -88,6 +88,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.held.after_backward <= seen.held.after_forward + 3 * size\nobserved:', error)
+    print("expected: seen.held.after_backward <= seen.held.after_forward + 3 * size\nobserved:", error)
     sys.exit(1 if str(error).startswith("recomputed values pile up") else 2)
 print("as specified")

@@ -86,7 +86,7 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.held.after_forward <= 3 * size\nobserved:', error)
+    print("expected: seen.held.after_forward <= 3 * size\nobserved:", error)
     if "--plain" in sys.argv and str(error).startswith("arguments of inner regions are held after forward"):
         sys.exit(print("This is asked of a checkpoint, not of a plain call."))
     sys.exit(1 if str(error).startswith("arguments of inner regions are held after forward") else 2)

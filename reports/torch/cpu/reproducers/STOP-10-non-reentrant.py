@@ -2,7 +2,8 @@
 
 Specified: A replay ends after an operation has produced what it saved, not before: also where it fills a saved buffer
 last.
-Observed: [0]: [0.289793, 1.5, 0.391602, 1.5, …] plain, [0, 0, 0, 0, …] checkpointed
+Observed: [0]: [0.289793, 1.5, 0.391602, 1.5, …] plain, [6.95672e-310, 6.95508e-310, 4.94066e-323, 2.73288e-306, …]
+checkpointed
 Exit code: 1 if the fault is there, 0 if not, 2 for other trouble. With --plain nothing is checkpointed.
 """
 import sys
@@ -51,6 +52,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: the value and the gradients of the plain call\nobserved:', error)
+    print("expected: the value and the gradients of the plain call\nobserved:", error)
     sys.exit(1 if str(error).startswith("gradient:") else 2)
 print("as specified")

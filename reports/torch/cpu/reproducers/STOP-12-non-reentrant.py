@@ -70,6 +70,6 @@ CHECKPOINTED = plainly if "--plain" in sys.argv else checkpoint
 try:
     main()
 except AssertionError as error:
-    print('expected: seen.backward[tail] == 0\nobserved:', error)
+    print("expected: seen.backward[tail] == 0\nobserved:", error)
     sys.exit(1 if str(error).startswith("another thread's setting held") else 2)
 print("as specified")
