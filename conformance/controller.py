@@ -183,12 +183,11 @@ class Controller:
     def _conclude(self, session: pytest.Session, trouble: list[str]) -> None:
         """Write the report, and say how the run ended."""
         records = self._records()
-        judged = self.plan.judge(records)
-        judged.problems[:0] = filter(None, [self.stopped, "" if records else "no case was selected"])
+        judged, is_whole = self.plan.judge(records), self.plan.is_everything(records)
+        judged.problems[:0] = filter(None, [self.stopped, gate.vacuous(records, is_whole=is_whole)])
         judged.problems += [
             f"{line(test)} failed, which is no clause" for test in sorted(self.other_failures)
         ] + trouble
-        is_whole = self.plan.is_everything(records)
         limit = self.plan.option.case_timeout
         scripts, troubles = writing.scripts(records, self.plan.clauses, self.plan.description, limit)
         judged.notes += troubles

@@ -22,8 +22,8 @@ from hypothesis.errors import FlakyFailure
 
 from ckptspec.conformance.backend import NotWritten
 from ckptspec.conformance.grammar import Grammar
+from ckptspec.conformance.operations import Kind
 from ckptspec.conformance.programs import Program, programs
-from ckptspec.conformance.vocabulary import Kind
 
 Property = Callable[[Callable[..., Any], tuple[Any, ...], "Drawn"], None]
 """`check(program, primals, drawn)` raises where the property is broken."""

@@ -135,6 +135,13 @@ def _kept_by_nobody(records: list[Record], clauses: dict[str, Clause], profiles:
     ]
 
 
+def vacuous(records: Collection[Record], *, is_whole: bool) -> str:
+    """Why a run in which nothing goes wrong shows nothing; '' if it does show something."""
+    if not records:
+        return "no case was selected"
+    return "no case passes" if is_whole and all(r.verdict is not Verdict.PASS for r in records) else ""
+
+
 def conclusion(gate: Gate, selected: str = "") -> str:
     """The run's verdict and why, on one line. `selected`: what the run was about, if not about everything."""
     if gate.problems:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ckptspec.conformance.backend import Capability, Checkpointer, Fact, Host, MissingFact
-from ckptspec.conformance.vocabulary import CHANGING, OTHERS, PRODUCT, RANDOM, SAVING, Kind, Operation
+from ckptspec.conformance.operations import CHANGING, OTHERS, PRODUCT, RANDOM, SAVING, Kind, Operation
 
 #: What a program may be given; the first array always has a gradient.
 PRIMALS = (

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from ckptspec.conformance.backend import Capability
 from ckptspec.conformance.grammar import FORMS, WAYS, Grammar
-from ckptspec.conformance.vocabulary import Kind, Operation
+from ckptspec.conformance.operations import Kind, Operation
 
 
 class Row(NamedTuple):

@@ -423,6 +423,19 @@ def test_who_narrows_a_run_is_told_so(suite: Suite, options: list[str], said: st
     assert outcome.path.name == "partial.json"
 
 
+@pytest.mark.parametrize(
+    ("records", "is_whole", "said"),
+    [
+        ([], False, "no case was selected"),
+        ([dataclasses.replace(PASSING, verdict=Verdict.NOT_APPLICABLE)], True, "no case passes"),
+        ([dataclasses.replace(PASSING, verdict=Verdict.NOT_APPLICABLE)], False, ""),
+        ([PASSING], True, ""),
+    ],
+)
+def test_a_run_that_shows_nothing_is_not_good(records: list[Record], is_whole: bool, said: str) -> None:
+    assert gate.vacuous(records, is_whole=is_whole) == said
+
+
 def test_only_a_run_of_every_case_of_every_variant_is_whole() -> None:
     plan = object.__new__(Plan)
     plan.clauses, plan.variants = registry(), ["one", "two"]

@@ -26,7 +26,7 @@ from ckptspec.conformance import witnessed
 from ckptspec.conformance.backend import Capability, Fact
 from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import SPEC_REVISION, Clause, Level, Profile
-from ckptspec.conformance.gate import Gate, by_clause
+from ckptspec.conformance.gate import Gate, by_clause, is_owed
 from ckptspec.conformance.verdict import DECLINED, Verdict
 
 SCHEMA = "ckptspec-report/1"
@@ -133,17 +133,16 @@ def _profiles(
 ) -> dict[str, dict[str, bool]]:
     """variant -> profile -> whether it is kept: its MUST clauses pass or are not applicable, and at least one passes.
 
-    A clause that tests the reentrant form is asked of the variants that declare it: another may decline it if one of
-    the adapter's variants passes it. The other profiles are kept besides core: nobody keeps one who doesn't keep core.
+    What `is_owed` doesn't ask of a variant, it may decline. The other profiles are kept besides core: nobody keeps one
+    who doesn't keep core.
     """
     verdicts = by_clause(records)
     passed = {clause for (_, clause), verdict in verdicts.items() if verdict is Verdict.PASS}
 
     def verdict(clause: Clause, variant: str) -> Verdict:
         found = verdicts.get((variant, clause.id), Verdict.NOT_RUN)
-        is_asked = Capability.REENTRANT not in clause.tests or Capability.REENTRANT.name in variants[variant]
-        is_excused = not is_asked and found in DECLINED and clause.id in passed
-        return Verdict.NOT_APPLICABLE if is_excused else found
+        owed = is_owed(clause, [clause.profile], variants[variant], is_passed=clause.id in passed)
+        return found if owed or found not in DECLINED else Verdict.NOT_APPLICABLE
 
     kept: dict[str, dict[str, bool]] = {variant: {} for variant in variants}
     for profile in Profile:
