@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from ckptspec.conformance import resolve
 from ckptspec.conformance.baseline import BaselineError
 from ckptspec.conformance.clause import FOLDER
-from ckptspec.conformance.controller import Controller
 from ckptspec.conformance.explore import DEFAULT
-from ckptspec.conformance.plan import Plan, file_name
 from ckptspec.conformance.printable import line
 from ckptspec.conformance.report import summary
 from ckptspec.conformance.report.model import ReportError
 from ckptspec.conformance.report.output import Output
-from ckptspec.conformance.resolve import AdapterError
-from ckptspec.conformance.selection import SelectionError
-from ckptspec.conformance.worker import Worker
+from ckptspec.conformance.running import resolve
+from ckptspec.conformance.running.controller import Controller
+from ckptspec.conformance.running.plan import Plan, file_name
+from ckptspec.conformance.running.resolve import AdapterError
+from ckptspec.conformance.running.selection import SelectionError
+from ckptspec.conformance.running.worker import Worker
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "--adapter": {

@@ -33,8 +33,8 @@ import pytest
 
 from ckptspec.conformance.backend import Checkpointer, Host, HostError
 from ckptspec.conformance.clause import registry
-from ckptspec.conformance.preflight import bootstrap
-from ckptspec.conformance.resolve import Source, load
+from ckptspec.conformance.running.preflight import bootstrap
+from ckptspec.conformance.running.resolve import Source, load
 from ckptspec.conformance.under_test import PlainDiffers, UnderTest, Wrong, collected
 from ckptspec.conformance.verdict import Observed
 

@@ -14,15 +14,16 @@ import pytest
 from hostile import HOSTILE
 from running import Outcome, Suite, once
 
-from ckptspec.conformance import baseline, gate, selection
+from ckptspec.conformance import baseline, gate
 from ckptspec.conformance.backend import Capability
 from ckptspec.conformance.baseline import BaselineError, Known
 from ckptspec.conformance.case import Record, of_node
 from ckptspec.conformance.clause import Clause, Level, Profile, registry
 from ckptspec.conformance.gate import Expectation
-from ckptspec.conformance.plan import Plan
 from ckptspec.conformance.printable import all_printable, line, printable
 from ckptspec.conformance.report import summary
+from ckptspec.conformance.running import selection
+from ckptspec.conformance.running.plan import Plan
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
 
 CLAUSES = {

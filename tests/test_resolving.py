@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from ckptspec.conformance import resolve
 from ckptspec.conformance.backend import Adapter
-from ckptspec.conformance.resolve import AdapterError, Source
+from ckptspec.conformance.running import resolve
+from ckptspec.conformance.running.resolve import AdapterError, Source
 
 FILE = """
 from ckptspec.conformance.backend import Adapter

@@ -19,7 +19,7 @@ import pytest
 
 from ckptspec.conformance.backend import Adapter, Checkpointer, Region
 from ckptspec.conformance.clause import CHAPTERS
-from ckptspec.conformance.resolve import Source, find, load
+from ckptspec.conformance.running.resolve import Source, find, load
 
 FOLDER = pathlib.Path(__file__).parent
 

@@ -14,7 +14,7 @@ from ckptspec.conformance.baseline import BaselineError
 from ckptspec.conformance.clause import SPEC_REVISION
 from ckptspec.conformance.command.console import Mistake
 from ckptspec.conformance.report.model import ReportError
-from ckptspec.conformance.resolve import AdapterError
+from ckptspec.conformance.running.resolve import AdapterError
 
 #: Each is a file of this folder, which has it as `command`.
 NAMES = ("run", "clauses", "explain", "diff", "render", "verify", "repro", "new-adapter", "baseline")

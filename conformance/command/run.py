@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from ckptspec.conformance import resolve
 from ckptspec.conformance.clause import registry
 from ckptspec.conformance.command import progress
 from ckptspec.conformance.command.console import Mistake, nearest
 from ckptspec.conformance.command.following import follow
 from ckptspec.conformance.plugin import OPTIONS
+from ckptspec.conformance.running import resolve
 
 
 @click.command()

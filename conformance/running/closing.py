@@ -9,8 +9,8 @@ import pytest
 
 from ckptspec.conformance import gate
 from ckptspec.conformance.case import Record
-from ckptspec.conformance.plan import Plan
 from ckptspec.conformance.printable import line
+from ckptspec.conformance.running.plan import Plan
 from ckptspec.conformance.verdict import BROKEN, DECLINED, Verdict
 
 

@@ -17,15 +17,16 @@ from typing import Any
 
 import pytest
 
-from ckptspec.conformance import gate, resolve
+from ckptspec.conformance import gate
 from ckptspec.conformance.backend import Adapter, Checkpointer, Host
 from ckptspec.conformance.case import Record, deadline, execute, of_node, to_property
 from ckptspec.conformance.clause import FOLDER, Clause, by_name
 from ckptspec.conformance.explore import Exploration
-from ckptspec.conformance.isolation import LATE, linger, threads
-from ckptspec.conformance.plan import Plan
 from ckptspec.conformance.printable import all_printable, printable
 from ckptspec.conformance.processes import Recipe
+from ckptspec.conformance.running import resolve
+from ckptspec.conformance.running.isolation import LATE, linger, threads
+from ckptspec.conformance.running.plan import Plan
 from ckptspec.conformance.under_test import collected
 from ckptspec.conformance.verdict import Verdict
 

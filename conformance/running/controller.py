@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from ckptspec.conformance import closing, gate
+from ckptspec.conformance import gate
 from ckptspec.conformance.case import PROPERTY, Record, from_properties, of_node
-from ckptspec.conformance.error_output import printable_errors
-from ckptspec.conformance.isolation import STILLBORN, Book, linger, process_of
-from ckptspec.conformance.plan import Plan
 from ckptspec.conformance.printable import line
 from ckptspec.conformance.report import model, summary
 from ckptspec.conformance.report.output import Output
 from ckptspec.conformance.reproducer import writing
+from ckptspec.conformance.running import closing
+from ckptspec.conformance.running.error_output import printable_errors
+from ckptspec.conformance.running.isolation import STILLBORN, Book, linger, process_of
+from ckptspec.conformance.running.plan import Plan
 from ckptspec.conformance.verdict import Verdict
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ckptspec.conformance.backend import Fact, Host, HostError, MissingFact, NotWritten
-from ckptspec.conformance.resolve import AdapterError, Source, load
+from ckptspec.conformance.running.resolve import AdapterError, Source, load
 
 NAME = re.compile(r"\w[\w.+ -]*", re.ASCII)
 """Of a variant: it is a part of the names of cases."""
@@ -32,7 +32,7 @@ def describe(source: Source, device: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         answer = pathlib.Path(folder) / "answer.json"
         program = bootstrap() + (
-            "from ckptspec.conformance.preflight import _main\n"
+            "from ckptspec.conformance.running.preflight import _main\n"
             f"_main({json.dumps(source.to_json())!r}, {device!r}, {str(answer)!r})"
         )
         where = f"--adapter={source.asked}"

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 import ckptspec.adapters
-from ckptspec.conformance import baseline, gate, preflight, resolve, selection
+from ckptspec.conformance import baseline, gate
 from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import registry
+from ckptspec.conformance.running import preflight, resolve, selection
 from ckptspec.conformance.verdict import Verdict
 
 
