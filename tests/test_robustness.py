@@ -243,10 +243,13 @@ class Running:
         (self.folder / "report.json").write_text("the previous one")
         command = [sys.executable, "-m", "pytest", "conformance", "-p", "no:cacheprovider", f"--report={folder}"]
         command += ["--adapter=tests/misdeeds.py:slowly", "--clause=GRAD-*", *arguments]
+        # Where the tests themselves run in the background, an interrupt is ignored, and a child would ignore it too.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         self.process = subprocess.Popen(
             command, cwd=CHECKOUT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
+        signal.signal(signal.SIGINT, before)
         self.wait_for(lambda: "PASS" in self.so_far())
 
     def so_far(self) -> str:
