@@ -71,6 +71,6 @@ def _adapter(file: str) -> str:
 
 def _operations() -> list[str]:
     """The operations that clauses and drawn programs use."""
-    files = [*FOLDER.glob("test_*.py"), FOLDER / "vocabulary.py"]
+    files = [*FOLDER.glob("test_*.py"), FOLDER / "operations.py"]
     used = {name for file in files for name in re.findall(r"\bops\.(\w+)\(", file.read_text(encoding="utf-8"))}
     return sorted(used - {"has"})
