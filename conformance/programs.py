@@ -4,7 +4,7 @@ A program is Python text, and this very text is executed. It is written from a t
 the statement is, and what it takes. A row of zeros is no statement, and a smaller number is a simpler choice: so that
 hypothesis, which makes numbers smaller, makes programs smaller.
 
-Read `Writer.write` first: it goes through the rows. `vocabulary` has the operations, `grammar` what else there is.
+Read `Writer.write` first: it goes through the rows. `operations` are what they call, `grammar` is what else there is.
 """
 
 from __future__ import annotations

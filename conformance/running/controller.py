@@ -185,7 +185,8 @@ class Controller:
         """Write the report, and say how the run ended."""
         records = self._records()
         judged, is_whole = self.plan.judge(records), self.plan.is_everything(records)
-        judged.problems[:0] = filter(None, [self.stopped, gate.vacuous(records, is_whole=is_whole)])
+        judged.problems[:0] = filter(None, [self.stopped])
+        judged.problems += filter(None, [gate.vacuous(records, is_whole=is_whole)])
         judged.problems += [
             f"{line(test)} failed, which is no clause" for test in sorted(self.other_failures)
         ] + trouble
