@@ -141,7 +141,7 @@ def _profiles(
 
     def verdict(clause: Clause, variant: str) -> Verdict:
         found = verdicts.get((variant, clause.id), Verdict.NOT_RUN)
-        owed = is_owed(clause, [clause.profile], variants[variant], is_passed=clause.id in passed)
+        owed = is_owed(clause, list(Profile), variants[variant], is_passed=clause.id in passed)
         return found if owed or found not in DECLINED else Verdict.NOT_APPLICABLE
 
     kept: dict[str, dict[str, bool]] = {variant: {} for variant in variants}
