@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import dataclasses
 import multiprocessing
 import os
 import sys
@@ -16,6 +17,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
+
+from ckptspec.conformance.backend import Checkpointer
 from ckptspec.conformance.clause import FOLDER, registry
 from ckptspec.conformance.explore import Exploration
 from ckptspec.witnesses.kill_matrix import KILLED, records
@@ -37,9 +41,22 @@ def caught(name: str, most: int) -> tuple[str, Catch]:
         for clause in fuzz:
             for record in records(witnesses()[name], clause, Exploration(step, is_shrinking=False)):
                 has_program = bool(record.evidence and record.evidence[-1]["program"])
-                if record.verdict in KILLED and (has_program or step >= ENOUGH):
+                if record.verdict in KILLED and (has_program or step >= ENOUGH) and _is_kept(name, clause.id, step):
                     return name, (clause.id, record.evidence[-1]["examples"])
     return name, None
+
+
+def _is_kept(name: str, clause: str, step: int) -> bool:
+    """Whether what the witness is built on keeps the clause, so that it is the fault that breaks it."""
+    sound = dataclasses.replace(witnesses()[name], fault=_no_fault)
+    return not any(
+        r.verdict in KILLED for r in records(sound, registry()[clause], Exploration(step, is_shrinking=False))
+    )
+
+
+def _no_fault(patch: pytest.MonkeyPatch, checkpointer: Checkpointer) -> Checkpointer:
+    """None."""
+    return checkpointer
 
 
 def render(found: dict[str, Witness], catches: dict[str, Catch], most: int) -> str:
