@@ -22,7 +22,7 @@ from ckptspec.conformance.case import Record
 from ckptspec.conformance.clause import CHAPTERS, Clause, registry
 from ckptspec.conformance.report import model
 from ckptspec.conformance.reproducer import __main__ as runner
-from ckptspec.conformance.reproducer import writing
+from ckptspec.conformance.reproducer import vocabulary, writing
 from ckptspec.conformance.reproducer.fault import Fault
 from ckptspec.conformance.reproducer.folding import folded
 from ckptspec.conformance.reproducer.script import reproducer
@@ -373,6 +373,21 @@ def test_a_drop_in_has_reproducers_that_call_it(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     assert runner.main([str(outcome.path)]) == 0
     assert capsys.readouterr().out.startswith("1 of 1 reproducers")
+
+
+@pytest.mark.parametrize(("inputs", "expected"), [(None, [3.0, 2.0]), ([0], [3.0]), ([1], [2.0])])
+def test_backward_in_the_words_of_torch_goes_to_the_chosen_inputs(
+    inputs: list[int] | None, expected: list[float]
+) -> None:
+    torch = pytest.importorskip("torch")
+    names: dict[str, Any] = {}
+    for definition in vocabulary.read(
+        [pathlib.Path(f).read_text() for f in TORCH.files], TORCH.names, {"backward=", "inputs="}
+    ).needed(["vjp", "torch"]):
+        exec(definition.text, names)
+    _, pull = names["vjp"](torch.multiply, torch.tensor(2.0), torch.tensor(3.0))
+
+    assert [g.item() for g in pull(inputs=inputs)] == expected
 
 
 # -- a run's scripts
